@@ -30,6 +30,7 @@ _NOUNS = {
     "scope": ("sarit.cli.scope:scope", "Create, list and delete scopes."),
     "stream": ("sarit.cli.stream:stream", "Create, list, inspect, scale, seal, truncate and delete streams."),
     "table": ("sarit.cli.table:table", "Create, list and delete tables; put, get, scan and remove entries."),
+    "schema": ("sarit.cli.schema.commands:schema", "List, show, add, check, delete, export and import schemas."),
     "txn": ("sarit.cli.txn:txn", "List, inspect, commit and abort transactions."),
     "group": ("sarit.cli.group:group", "Create, list, inspect, checkpoint, reset and delete reader groups."),
     "write": ("sarit.cli.write:write", "Write events from a file or standard input."),

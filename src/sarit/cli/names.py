@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 import click
 from click.shell_completion import CompletionItem
@@ -38,6 +38,14 @@ class ScopeType(click.ParamType):  # type: ignore[type-arg]  # generic in some r
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Return the scopes that begin so."""
         return complete(ctx, lambda client: _scopes(client, incomplete))
+
+
+@runtime_checkable
+class Nearby(Protocol):
+    """A type of names that finds by itself which names there are beside a given one."""
+
+    def beside(self, ctx: click.Context, text: str) -> str:
+        """Return in words which names there are beside `text`; empty: unknown."""
 
 
 class ScopedType(click.ParamType):  # type: ignore[type-arg]  # generic in some releases only
@@ -123,6 +131,8 @@ def names_beside(ctx: click.Context, message: str) -> str:
         given = ctx.params.get(param.name or "")
         for text in map(str, given if isinstance(given, tuple) else (given,)):
             scope, _, name = text.partition("/")
+            if isinstance(param.type, Nearby) and text in message:
+                return param.type.beside(ctx, text)
             if isinstance(param.type, ScopedType) and name and text in message:
                 listed = _ask(ctx, partial(param.type.names, scope=scope, prefix=f"{scope}/"))
                 if listed:

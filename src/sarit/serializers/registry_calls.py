@@ -88,7 +88,10 @@ class RegistryCalls:
                 now=RealClock.monotonic,
             )  # fmt: skip
         except Unavailable as error:
-            raise Unreachable(f"the schema registry at {self.url} does not answer: {error}") from None
+            raise Unreachable(
+                f"the schema registry at {self.url} does not answer: {error}; is it running (a node serves one with "
+                "--registry), and is this its URL?"
+            ) from None
         if not 200 <= answer.status < 300:
             raise _error(self.url, answer)
         if not answer.body:

@@ -10,7 +10,7 @@ import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from sarit.core.errors import Invalid, Unavailable
+from sarit.core.errors import Invalid, NotFound, Unavailable
 from sarit.core.properties import CONFLUENT
 from sarit.schemas.limits import MAX_SCHEMA_REFERENCES
 from sarit.schemas.schema_text import shown
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _CONTENT_TYPE: Final = "application/vnd.schemaregistry.v1+json"
+ALL_CONTEXTS: Final = ":*:"
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -103,11 +104,18 @@ class RegistryClient:
         return list_of(self._calls.call("GET", ("subjects", subject, "versions"), {"deleted": deleted or None}), int)
 
     def subjects(self, prefix: str = "", *, deleted: bool = False) -> list[str]:
-        """Return the names of subjects that begin with `prefix`; `deleted`: with those that were deleted softly."""
+        """Return the names of subjects that begin with `prefix`; `deleted`: with those that were deleted softly.
+
+        `prefix` ALL_CONTEXTS: those of all contexts."""
         query = {"subjectPrefix": prefix or None, "deleted": deleted or None}
         found = list_of(self._calls.call("GET", ("subjects",), query), str)
-        # Older registries do not know the prefix.
-        return [name for name in found if name.startswith(prefix)]
+        # Older registries do not know the prefix.  ALL_CONTEXTS is no beginning of a name.
+        return [name for name in found if name.startswith(prefix) or prefix == ALL_CONTEXTS]
+
+    def holders(self, schema_id: int) -> list[tuple[str, int]]:
+        """Return subject and number of the versions that hold the schema of an id."""
+        answer = list_of(self._calls.call("GET", ("schemas", "ids", str(schema_id), "versions")), dict)
+        return [(field(one, "subject", str), field(one, "version", int)) for one in answer]
 
     def referenced(self, schema: Schema) -> dict[str, Schema]:
         """Return the schemas that a schema uses, and those that they use, by their names: a used one before its users.
@@ -159,6 +167,44 @@ class RegistryClient:
             self._calls.call("DELETE", path)
         else:
             self._calls.call("PUT", path, None, {"compatibility": level})
+
+    def own_compatibility(self, subject: str | None = None) -> str | None:
+        """Return the level of compatibility that is set for a subject, or with None for the registry.
+
+        Returns None if none is set."""
+        return self._own("config", "compatibilityLevel", subject)
+
+    # -- modes ----------------------------------------------------------------------------------
+
+    def own_mode(self, subject: str | None = None) -> str | None:
+        """Return the mode that is set for a subject, or with None for the registry, as "READONLY".
+
+        Returns None if none is set."""
+        return self._own("mode", "mode", subject)
+
+    def set_mode(self, mode: str | None, subject: str | None = None, *, force: bool = False) -> None:
+        """Set the mode of a subject or of the registry, as "IMPORT"; None: back to the default.
+
+        `force`: also to IMPORT where there are versions already."""
+        path = ("mode",) if subject is None else ("mode", subject)
+        if mode is None:
+            self._calls.call("DELETE", path)
+        else:
+            self._calls.call("PUT", path, {"force": force or None}, {"mode": mode})
+
+    def import_version(self, version: SchemaVersion) -> int:
+        """Add a version of another registry with its number and id; the subject is in the mode IMPORT.
+
+        Returns the id.  Raises Conflict when the registry has another schema of that id."""
+        body = {**_body(version.schema), "id": version.id, "version": version.version}
+        answer = self._calls.call("POST", ("subjects", version.subject, "versions"), None, body)
+        return int(field(answer, "id", int))
+
+    def _own(self, what: str, name: str, subject: str | None) -> str | None:
+        try:
+            return str(field(self._calls.call("GET", (what,) if subject is None else (what, subject)), name, str))
+        except NotFound:
+            return None
 
     # -- deletion -------------------------------------------------------------------------------
 

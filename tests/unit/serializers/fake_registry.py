@@ -21,6 +21,7 @@ class FakeRegistry:
         self.subjects = {}
         self.deleted = {}
         self.config = {None: "BACKWARD"}
+        self.modes = {}
         self.groups = {}
         self.requests = []
         self.raw = None  # an answer for every request: (status, bytes)
@@ -29,10 +30,14 @@ class FakeRegistry:
     def register(self, subject, body):
         key = _key(body)
         schema_id = next((number for number, known in self.schemas.items() if known == key), len(self.schemas) + 1)
-        self.schemas[schema_id] = key
+        schema_id = body.get("id", schema_id)
+        if self.schemas.setdefault(schema_id, key) != key:
+            raise Failed(422, 42207, f"Overwrite new schema with id {schema_id} is not permitted.")
+        if ("id" in body) != (self.modes.get(subject) == "IMPORT"):
+            raise Failed(422, 42205, f"Subject {subject} is not in import mode")
         versions = self.subjects.setdefault(subject, {})
         if schema_id not in versions.values():
-            versions[max(versions, default=0) + 1] = schema_id
+            versions[body.get("version", max(versions, default=0) + 1)] = schema_id
         return schema_id
 
 
@@ -62,22 +67,30 @@ def confluent(fake, method, parts, query, body):
             if int(schema_id) not in fake.schemas:
                 raise Failed(404, 40403, "Schema not found")
             return json.loads(fake.schemas[int(schema_id)])
+        case "GET", ["schemas", "ids", schema_id, "versions"]:
+            return [
+                {"subject": subject, "version": number}
+                for subject, versions in fake.subjects.items()
+                for number, held in versions.items()
+                if held == int(schema_id)
+            ]
         case "GET", ["subjects"]:
-            return list(fake.subjects)
+            prefix = query.get("subjectPrefix", [""])[0].replace(":*:", "")
+            return [name for name in fake.subjects if name.startswith(prefix) and _live(fake, name, query)]
         case "GET", ["subjects", subject, "versions"]:
-            return list(_versions(fake, subject))
+            return list(_versions(fake, subject, query))
         case "GET", ["subjects", subject, "versions", version]:
-            versions = _versions(fake, subject)
+            versions = _versions(fake, subject, query)
             number = max(versions) if version == "latest" else int(version)
             if number not in versions:
                 raise Failed(404, 40402, "Version not found")
             schema = json.loads(fake.schemas[versions[number]])
             return {"subject": subject, "version": number, "id": versions[number], **schema}
         case "DELETE", ["subjects", subject]:
-            return list(fake.subjects.pop(subject))
+            return [_delete(fake, subject, number, query) for number in list(_versions(fake, subject, query))]
         case "DELETE", ["subjects", subject, "versions", version]:
-            _versions(fake, subject).pop(int(version))
-            return int(version)
+            versions = _versions(fake, subject, query)
+            return _delete(fake, subject, max(versions) if version == "latest" else int(version), query)
         case "POST", ["compatibility", "subjects", _, "versions", *_]:
             bad = "incompatible" in body["schema"]
             return {"is_compatible": not bad, "messages": ["field a was removed"] if bad else []}
@@ -91,13 +104,43 @@ def confluent(fake, method, parts, query, body):
             return body
         case "DELETE", ["config", subject]:
             return {"compatibilityLevel": fake.config.pop(subject)}
+        case "GET", ["mode", *subject]:
+            mode = fake.modes.get(subject[0] if subject else None)
+            if mode is None:
+                raise Failed(404, 40409, "Subject has no mode")
+            return {"mode": mode}
+        case "PUT", ["mode", *subject]:
+            if body["mode"] == "IMPORT" and fake.modes.get(None) == "READONLY":
+                raise Failed(422, 42205, "The registry is read-only")
+            if body["mode"] == "IMPORT" and fake.subjects.get(subject[0]) and "force" not in query:
+                raise Failed(422, 42205, "Cannot import since found existing subjects")
+            fake.modes[subject[0] if subject else None] = body["mode"]
+            return body
+        case "DELETE", ["mode", subject]:
+            return {"mode": fake.modes.pop(subject)}
     raise Failed(404, 404, "HTTP 404 Not Found")
 
 
-def _versions(fake, subject):
-    if subject not in fake.subjects:
+def _versions(fake, subject, query=None):
+    found = _live(fake, subject, query or {})
+    if not found:
         raise Failed(404, 40401, f"Subject '{subject}' not found.")
-    return fake.subjects[subject]
+    return found
+
+
+def _live(fake, subject, query):
+    gone = set() if {"deleted", "permanent"} & query.keys() else fake.deleted.get(subject, set())
+    return {number: held for number, held in fake.subjects.get(subject, {}).items() if number not in gone}
+
+
+def _delete(fake, subject, number, query):
+    gone = fake.deleted.setdefault(subject, set())
+    if "permanent" in query:
+        del fake.subjects[subject][number]
+        gone.discard(number)
+    else:
+        gone.add(number)
+    return number
 
 
 def pravega(fake, method, parts, query, body):

@@ -95,7 +95,7 @@ def test_versions_and_subjects_are_deleted(registry):
     registry.register("s", ORDER)
     registry.register("s", Schema("{}"))
     assert registry.delete("s", 1) == [1]
-    assert registry.delete("s", permanent=True) == [2]
+    assert registry.delete("s", permanent=True) == [1, 2]
     with pytest.raises(NotFound, match=r"Subject 's' not found\. \(40401\)"):
         registry.versions("s")
 
