@@ -111,6 +111,7 @@ COSTS = {
     "tests/unit/schemas/test_json_compatibility.py": "heavy",
     "tests/unit/security/test_every_call.py": "heavy",
     "tests/unit/security/test_login.py": "heavy",
+    "tests/unit/serializers/test_formats.py": "heavy",
     "tests/unit/storage/test_directory_crash.py": "heavy",
     "tests/unit/store/flow_control/test_append_gate.py": "heavy",
     "tests/unit/store/flow_control/test_stream_rates.py": "heavy",

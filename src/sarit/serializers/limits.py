@@ -13,3 +13,6 @@ MAX_CACHED_SCHEMAS: Final = 1000  # schemas by id that one client of a registry 
 MAX_CACHED_REGISTRATIONS: Final = 1000  # registrations, by subject and text, that it keeps
 MAX_MESSAGE_INDEXES: Final = 32  # the most levels of a Protobuf message within others
 HEADER_BYTES: Final = 5  # of an event's header that names a schema, before the message indexes of Protobuf
+UNKNOWN_SCHEMA_SECONDS: Final = 30.0  # how long an id that the registry does not know is not asked for again
+MAX_DECOMPRESSED_EVENT_BYTES: Final = 64 * MIB  # the most bytes of an event that its codec has compressed
+MAX_AVRO_LEVELS: Final = 200  # the most types within each other of an Avro schema that events are coded with

@@ -42,7 +42,10 @@ class FakeRegistry:
 
 
 def _key(body):
-    return json.dumps({name: body[name] for name in ("schema", "schemaType", "references") if body.get(name)})
+    kept = {name: body[name] for name in ("schema", "schemaType", "references") if body.get(name)}
+    if kept.get("schemaType") == "AVRO":
+        del kept["schemaType"]
+    return json.dumps(kept)
 
 
 class Failed(Exception):
