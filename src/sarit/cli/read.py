@@ -13,6 +13,7 @@ import click
 
 import sarit
 from sarit.cli import envelopes, event_format, positions
+from sarit.cli.contexts import registry_for
 from sarit.cli.names import STREAM
 from sarit.cli.near_names import NamedCommand
 from sarit.cli.options import controller_option, format_option
@@ -23,13 +24,13 @@ from sarit.core.errors import Invalid, SaritError
 from sarit.core.limits import EVENT_HEADER_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from sarit.client.blocking.streams import EventReader
     from sarit.core.names import SegmentId, StreamName
 
-    # Events of one segment and the cut before them, to lines.
-    Form = Callable[[list[bytes], StreamCut, SegmentId], Iterable[bytes]]
+    # Events of one segment and the cut before them, to lines; None: an event is skipped.
+    Form = Callable[[list[bytes], StreamCut, SegmentId], Iterable[bytes | None]]
 
 MAX_PRINTED: Final = 10_000  # events printed at once
 
@@ -49,6 +50,14 @@ MAX_PRINTED: Final = 10_000  # events printed at once
 @click.option("--skip-truncated", is_flag=True, help="Skip truncated data instead of failing.")
 @click.option("--envelope", is_flag=True, help="Show key, time and headers of envelopes before their payload.")
 @click.option("-f", "--line", metavar="TEXT", help=f"What to print for each event: {event_format.HELP}")
+@click.option("--decode", is_flag=True, help="Show events as JSON, by the schema that the header of each names.")
+@click.option("--registry", metavar="URL", help="With --decode: where the schemas are, as of `sarit schema`.")
+@click.option("--group", help="With --decode and Pravega's header: the group of the schemas.  [default: SCOPE.STREAM]")
+@click.option(
+    "--on-error",
+    type=click.Choice(["raise", "skip"]),
+    help="With --decode: what to do with an event that does not fit.  [default: raise]",
+)
 @click.option("--print-cut", is_flag=True, help="At the end, print the cut reached on standard error.")
 @controller_option
 @format_option
@@ -60,6 +69,10 @@ def read(
     skip_truncated: bool,
     envelope: bool,
     line: str | None,
+    decode: bool,
+    registry: str | None,
+    group: str | None,
+    on_error: str | None,
     print_cut: bool,
     controller: str,
     output: str,
@@ -72,13 +85,16 @@ def read(
     A JSON document has the event as "event", or as "event_base64" when it is not UTF-8 text.
     With --envelope a line has key, time, headers and payload, separated by tabs, and "-" for what an event has not;
     a JSON document has "key", "event_time" and "headers", too.  A plain event is shown as a payload alone.
+    With --decode an event of a stream with the property schema-header is the document that its schema makes of it; a
+    JSON document has it as "event", with the id of the schema, segment, offset, and the key of an envelope.
     With --line '%k %t %h %c %s %v' you choose what is shown; "-" stands for what an event has not.
     Ends at the tail as it was when reading began, unless --follow.  The cut of --print-cut is after the last event
     that was printed, whatever ended the reading: Ctrl-C, a closed pipe, an error.
     """
     form = _form(envelope, line, as_json=output == "json")
+    decoding = _decoding(decode, registry, group, on_error, plain=line is None and not envelope)
     stopped: BaseException | None = None
-    several = _SeveralLines()
+    several = None if output == "json" or decode else _SeveralLines()
     end = None if follow else "tail"
     with (
         sarit.connect(controller) as client,
@@ -86,12 +102,14 @@ def read(
         Interrupts() as interrupts,
     ):
         cut = reader.position()
+        if decoding is not None:
+            form = decoding.form(name, client.stream(name).properties(), as_json=output == "json")
         try:
-            for cut in _printed(reader, interrupts, limit, form, several if output != "json" else None):  # noqa: B007
+            for cut in _printed(reader, interrupts, limit, form, several):  # noqa: B007
                 pass
         except (KeyboardInterrupt, SaritError, OSError) as error:
             stopped = error
-        if several.events:
+        if several is not None and several.events:
             click.echo(
                 f"sarit: events of more than one line: {several.events:,}; --format json shows where each ends",
                 err=True,
@@ -131,12 +149,13 @@ def _printed(
         events = list(islice(found.left, MAX_PRINTED if limit is None else min(MAX_PRINTED, limit - count)))
         lines, failure = _lines(events, form, cut, found.segment)
         events = events[: len(lines)]
+        shown = [line for line in lines if line is not None]
         try:
-            if lines:
-                out.write(lines)
+            if shown:
+                out.write(shown)
         except OSError as error:
             failure = error
-        done = events[: out.whole_lines]
+        done = events[: _events_of(lines, out.whole_lines if shown else 0)]
         count += len(done)
         if several is not None:
             several.events += sum(b"\n" in event for event in done)
@@ -146,6 +165,50 @@ def _printed(
             raise failure
         if len(done) < len(events):
             raise KeyboardInterrupt
+
+
+def _events_of(lines: list[bytes | None], whole: int) -> int:
+    """Return how many events are done when `whole` lines are printed: those that are skipped count with the line
+    before them."""
+    if None not in lines:
+        return whole
+    left = whole
+    for at, line in enumerate(lines):
+        if line is not None:
+            if not left:
+                return at
+            left -= 1
+    return len(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class _Decoding:
+    """The options of --decode; `url`: of the registry."""
+
+    url: str
+    group: str | None
+    skips: bool
+
+    def form(self, stream: StreamName, properties: Mapping[str, str], *, as_json: bool) -> Form:
+        """Return what makes documents of the events of a stream.  Raises UsageError: they have no header."""
+        from sarit.cli.event_decoder import EventDecoder, header_of
+
+        header = header_of(stream, properties, self.url, self.group)
+        return EventDecoder(stream, header, skips=self.skips, as_json=as_json).lines
+
+
+def _decoding(
+    decode: bool, registry: str | None, group: str | None, on_error: str | None, *, plain: bool
+) -> _Decoding | None:
+    """Return the options of --decode; None: it is not given.  Raises UsageError."""
+    if not decode:
+        for option, given in (("--registry", registry), ("--group", group), ("--on-error", on_error)):
+            if given is not None:
+                raise click.UsageError(f"{option} is about events that are decoded: give --decode, too")
+        return None
+    if not plain:
+        raise click.UsageError("--decode says what is printed: leave --envelope and --line away")
+    return _Decoding(registry_for(click.get_current_context(), registry), group, on_error == "skip")
 
 
 def _form(envelope: bool, line: str | None, *, as_json: bool) -> Form | None:
@@ -167,11 +230,11 @@ def _document(event: bytes) -> bytes:
 
 def _lines(
     events: list[bytes], form: Form | None, cut: StreamCut, segment: SegmentId
-) -> tuple[list[bytes], OSError | SaritError | None]:
+) -> tuple[list[bytes | None], OSError | SaritError | None]:
     """Return the lines of events, up to the first that cannot be shown, and why it cannot."""
     if form is None:
-        return events, None
-    lines: list[bytes] = []
+        return list(events), None
+    lines: list[bytes | None] = []
     try:
         lines.extend(form(events, cut, segment))  # lines before an event that fails are kept
     except SaritError as error:

@@ -19,3 +19,8 @@ MAX_SCHEMA_REFERENCES: Final = 200  # the most references of a schema, with thos
 MAX_SCHEMA_STEPS: Final = 1_000_000  # the most steps of one comparison of schemas: two seconds of a processor
 MAX_INCOMPATIBILITIES: Final = 100  # the most reasons that one comparison of schemas lists
 MAX_FIXED_BYTES: Final = (1 << 31) - 1  # the most bytes of a fixed type, as in Avro's Java library
+
+# -- documents for people ----------------------------------------------------------------------
+MAX_DOCUMENT_LEVELS: Final = 100  # the most levels of arrays and objects of an event that is shown as JSON
+MAX_DOCUMENT_VALUES: Final = 100_000  # the most values of an event that is shown as JSON
+MAX_SHOWN_DECIMAL_BYTES: Final = 1024  # the most bytes of a decimal that is shown as a number: others take long

@@ -1,0 +1,39 @@
+"""`sarit read --decode`, as a user types it, with a registry in memory."""
+
+from __future__ import annotations
+
+import json
+
+import sarit as client_of
+from sarit.serializers.headers import confluent_header
+from sarit.serializers.registry_client import RegistryClient
+from sarit.serializers.schema import Schema
+from tests.nodes import RunningNode
+from tests.test_cli import sarit
+from tests.unit.serializers.fake_registry import served
+
+
+def test_events_are_shown_by_the_schemas_that_they_name(tmp_path):
+    with RunningNode(tmp_path / "node") as node, served() as fake, client_of.connect(node.controller) as client:
+        RegistryClient(fake.url).register("shop.orders", Schema('"long"'))
+        client.create_scope("shop")
+        client.create_stream("shop/orders")
+        read = ("read", "shop/orders", "--decode", "--registry", fake.url)
+        assert "--property schema-header=confluent" in sarit(node, *read, code=2)[1]
+        sarit(node, "stream", "update", "shop/orders", "--property", "schema-header=confluent")
+        events = [confluent_header(1) + b"\x0e", b"plain", confluent_header(1) + b"\x10"]
+        with client.writer("shop/orders") as writer:
+            for event in events:
+                writer.write(event, key="k")
+        printed, said = sarit(node, *read, "--print-cut", code=1)
+        assert printed == "7\n"
+        assert "the event at 0.#epoch.0, offset 14 of shop/orders is not decoded: the event begins with" in said
+        cut = said.splitlines()[0]
+        printed, said = sarit(node, *read, "--on-error", "skip", "--format", "json")
+        assert [json.loads(line)["event"] for line in printed.splitlines()] == [7, 8]
+        assert "offset 14" in said
+        # The cut is behind what was printed, also where the next event is skipped.
+        assert sarit(node, *read, "--from", cut, "--on-error", "skip", "--limit", "2")[0] == "8\n"
+        assert "give --decode, too" in sarit(node, "read", "shop/orders", "--on-error", "skip", code=2)[1]
+        assert "leave --envelope and --line away" in sarit(node, *read, "--envelope", code=2)[1]
+        assert "does not answer" in sarit(node, "read", "shop/orders", "--decode", code=1)[1]
