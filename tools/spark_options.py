@@ -12,6 +12,7 @@ from typing import Final
 
 from sarit.spark import options as common
 from sarit.spark.formats import options as formats
+from sarit.spark.registry import options as registry
 from sarit.spark.sink import options as sink
 from sarit.spark.source import options as source
 from sarit.spark.source import streaming_options as streaming
@@ -23,6 +24,7 @@ TABLES: Final = {
     "Reading streams": source.OPTIONS,
     "Streaming reads": streaming.OPTIONS,
     "Columns and formats": formats.OPTIONS,
+    "Schema registry": registry.OPTIONS,
     "Writing streams": sink.OPTIONS,
     "Metadata and key-value tables": tables.OPTIONS,
 }

@@ -24,28 +24,29 @@ from sarit.schemas.avro_schema import (
 from sarit.schemas.column_types import check_columns, raw_values, sql_name
 
 
-def avro_schema_of(columns: pa.Schema, name: str = "topLevelRecord") -> dict[str, Any]:
-    """Return the record schema with which these columns are written when no schema is given.  Raises Invalid."""
+def avro_schema_of(columns: pa.Schema, name: str = "topLevelRecord", *, defaults: bool = False) -> dict[str, Any]:
+    """Return the record schema with which these columns are written when no schema is given.  Raises Invalid.
+
+    `defaults`: fields that may be null have null as their default, so that readers of a schema with one more field read
+    older data."""
     check_columns(columns)
-    made = _avro_type(pa.struct(list(columns)), name)
+    made = _avro_type(pa.struct(list(columns)), name, defaults=defaults)
     assert isinstance(made, dict)
     return made
 
 
-def _avro_type(kind: pa.DataType, name: str) -> Any:
+def _avro_type(kind: pa.DataType, name: str, *, defaults: bool) -> Any:
     types = pa.types
     if types.is_struct(kind):
-        fields = [
-            {"name": one.name, "type": _or_null(_avro_type(one.type, f"{name}.{one.name}"), one.nullable)}
-            for one in kind
-        ]
-        return {"type": "record", "name": name, "fields": fields}
+        return {"type": "record", "name": name, "fields": [_avro_field(one, name, defaults=defaults) for one in kind]}
     if types.is_list(kind):
-        return {"type": "array", "items": _or_null(_avro_type(kind.value_type, name), kind.value_field.nullable)}
+        items = _avro_type(kind.value_type, name, defaults=defaults)
+        return {"type": "array", "items": _or_null(items, kind.value_field.nullable)}
     if types.is_map(kind):
         if not types.is_string(kind.key_type):
             raise Invalid(f"{sql_name(kind)}: the keys of an Avro map are strings")
-        return {"type": "map", "values": _or_null(_avro_type(kind.item_type, name), kind.item_field.nullable)}
+        values = _avro_type(kind.item_type, name, defaults=defaults)
+        return {"type": "map", "values": _or_null(values, kind.item_field.nullable)}
     if types.is_decimal(kind):
         return {"type": "bytes", "logicalType": "decimal", "precision": kind.precision, "scale": kind.scale}
     if types.is_timestamp(kind):
@@ -55,6 +56,13 @@ def _avro_type(kind: pa.DataType, name: str) -> Any:
     if kind in (pa.int8(), pa.int16()):
         return "int"
     return next(avro for avro, arrow in SIMPLE_TYPES.items() if kind == arrow)
+
+
+def _avro_field(field: pa.Field, name: str, *, defaults: bool) -> dict[str, Any]:
+    kind = _avro_type(field.type, f"{name}.{field.name}", defaults=defaults)
+    if defaults and field.nullable:
+        return {"name": field.name, "type": ["null", kind], "default": None}
+    return {"name": field.name, "type": _or_null(kind, field.nullable)}
 
 
 def _or_null(schema: Any, has_nulls: bool) -> Any:

@@ -127,13 +127,13 @@ def _kinds(schema: dict[str, Any]) -> list[str]:
     return [one for one in found if isinstance(one, str) and one != _NULL]
 
 
-def json_schema_of(columns: pa.Schema) -> str:
+def json_schema_of(columns: pa.Schema, title: str = "topLevelRecord") -> str:
     """Return the JSON Schema of the documents that `JsonWriter` makes of these columns.  Raises Invalid.
 
     Objects have no other properties, so that a column that is added later is compatible with readers and writers."""
     check_columns(columns)
     made = _schema_of(pa.struct(list(columns)), "")
-    return plain_json({"$schema": "http://json-schema.org/draft-07/schema#", **made})
+    return plain_json({"$schema": "http://json-schema.org/draft-07/schema#", "title": title, **made})
 
 
 def _schema_of(kind: pa.DataType, path: str) -> dict[str, Any]:

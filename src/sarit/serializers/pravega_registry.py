@@ -10,7 +10,7 @@ import base64
 import binascii
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from sarit.core.errors import Conflict, NotFound, Unavailable
+from sarit.core.errors import Conflict, Invalid, NotFound, Unavailable
 from sarit.core.properties import PRAVEGA
 from sarit.serializers.limits import MAX_CACHED_REGISTRATIONS, MAX_CACHED_SCHEMAS
 from sarit.serializers.registry_calls import RegistryCalls, field
@@ -114,12 +114,15 @@ class PravegaRegistry:
             self._encodings.put(key, known)
         return known
 
-    def latest(self, group: str, type: str) -> Schema:
-        """Return the latest schema of a type in a group."""
-        answer = self._calls.call("GET", ("v1", "groups", group, "schemas"), self._query(type=type))
+    def latest(self, group: str, type: str | None = None) -> Schema:
+        """Return the latest schema of a type in a group; None: of the only type.  Raises Invalid: it has several."""
+        query = self._query() if type is None else self._query(type=type)
+        answer = self._calls.call("GET", ("v1", "groups", group, "schemas"), query)
         found = field(answer, "schemas", list)
         if not found:
-            raise NotFound(f"the registry at {self.url} has no schema {type} in group {group}")
+            raise NotFound(f"the registry at {self.url} has no schema {type or ''} in group {group}")
+        if len(found) > 1:
+            raise Invalid(f"group {group} has schemas of {len(found)} types: name one")
         return _schema(field(found[0], "schemaInfo", dict))
 
     def _call(self, method: str, path: tuple[str, ...], body: object = None) -> Any:

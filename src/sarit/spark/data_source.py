@@ -12,6 +12,7 @@ from sarit.spark import versions
 from sarit.spark.client import first_event
 from sarit.spark.formats.columns import Projection, read_schema
 from sarit.spark.formats.options import parse_formats
+from sarit.spark.registry.resolution import registration, resolve_read
 from sarit.spark.sink import at_least_once, exactly_once
 from sarit.spark.sink.columns import RowsToEvents
 from sarit.spark.sink.options import parse_write
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     )
     from pyspark.sql.types import StructType
 
+    from sarit.spark.formats.options import FormatOptions
+    from sarit.spark.sink.options import WriteOptions
     from sarit.spark.tables.options import TableWriteOptions
 
 
@@ -46,6 +49,8 @@ class SaritSource(DataSource):
     # `freeze_once` is called because a process of the driver serves many queries (`worker_process.py`).  The default
     # address is resolved here, on the driver, because executors may run with another environment.
 
+    _resolved: FormatOptions | None = None
+
     @classmethod
     def name(cls) -> str:
         """Return the name to give to `format`."""
@@ -57,7 +62,7 @@ class SaritSource(DataSource):
             return schema_of(parse_metadata(self.options, default_address()).kind)
         if is_table(self.options):
             return table_schema(parse_table_read(self.options, default_address()))
-        return read_schema(parse_formats(self.options), self._first_event)
+        return read_schema(self._formats(), self._first_event)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a batch read."""
@@ -66,7 +71,7 @@ class SaritSource(DataSource):
             return MetadataReader(parse_metadata(self.options, default_address()), schema)
         if is_table(self.options):
             return TableReader(parse_table_read(self.options, default_address()), schema)
-        options, formats = parse_read(self.options, default_address()), parse_formats(self.options)
+        options, formats = parse_read(self.options, default_address()), self._formats()
         if formats.noted_time:
             raise Invalid("option notedTime is for streaming reads: a batch read has no column noted_time")
         return BatchReader(options, self._projection(schema), with_cut=formats.include_cut)
@@ -84,7 +89,7 @@ class SaritSource(DataSource):
             return TableWriter(self._table_write(schema, overwrite))
         _refuse_overwrite(overwrite)
         options = parse_write(self.options, default_address())
-        rows = RowsToEvents(schema, options, parse_formats(self.options))
+        rows = self._rows(schema, options)
         if options.exactly_once:
             return exactly_once.BatchWriter(options, rows)
         return at_least_once.BatchWriter(options, rows)
@@ -98,13 +103,25 @@ class SaritSource(DataSource):
             return TableStreamWriter(self._table_write(schema, overwrite=False))
         _refuse_overwrite(overwrite)
         options = parse_write(self.options, default_address())
-        rows = RowsToEvents(schema, options, parse_formats(self.options))
+        rows = self._rows(schema, options)
         if options.exactly_once:
             return exactly_once.StreamWriter(options, rows)
         return at_least_once.StreamWriter(options, rows)
 
     def _projection(self, schema: StructType) -> Projection:
-        return Projection(schema, parse_formats(self.options))
+        return Projection(schema, self._formats())
+
+    def _rows(self, schema: StructType, options: WriteOptions) -> RowsToEvents:
+        formats = parse_formats(self.options)
+        return RowsToEvents(schema, options, formats, registration(options, formats))
+
+    def _formats(self) -> FormatOptions:
+        """Return the formats of a read.  A registry is asked once: Spark pickles this object with the columns."""
+        if self._resolved is None:
+            formats = parse_formats(self.options)
+            read = parse_read(self.options, default_address())
+            self._resolved = formats if formats.registry is None else resolve_read(read, formats)
+        return self._resolved
 
     def _first_event(self) -> bytes | None:
         return first_event(parse_read(self.options, default_address()))

@@ -8,6 +8,7 @@ from sarit.core.limits import KIB, MIB
 
 # -- command line and Spark --------------------------------------------------------------------
 SPARK_WAIT_SECONDS: Final = 60  # the default of the connector's option waitSeconds
+SPARK_REGISTRY_RETRY_SECONDS: Final = 0.5  # between two questions to a schema registry that does not reply
 SPARK_SAMPLE_SECONDS: Final = 2  # the default of the connector's option sampleSeconds
 SPARK_TASK_BYTES: Final = 256 * KIB  # from this size on, a micro-batch's range of a segment gets a task of its own
 SPARK_STREAMS_AT_ONCE: Final = 16  # how many streams a driver asks about concurrently

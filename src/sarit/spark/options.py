@@ -90,9 +90,9 @@ class Given:
     def __init__(self, options: Mapping[str, str], tables: Iterable[Sequence[Option]]) -> None:
         known = {option.name.lower(): option.name for table in (OPTIONS, *tables) for option in table}
         self._values = {name.lower(): value for name, value in options.items()}
-        for name, instead in SECRETS.items():
-            if name in self._values:
-                raise Invalid(f"option {name} could show in Spark's plans: use {instead}, or SARIT_{name.upper()}")
+        for name, (instead, variable) in SECRETS.items():
+            if name.lower() in self._values:
+                raise Invalid(f"option {name} could show in Spark's plans: use {instead}, or {variable}")
         unknown = [name for name in options if name.lower() not in known and name.lower() not in _OF_SPARK]
         if unknown:
             raise Invalid(_unknown(sorted(unknown), known))

@@ -100,24 +100,24 @@ class TokenFile:
         return first_line(self.path, self.named_by)
 
 
-def default_credentials(environ: Mapping[str, str] = os.environ) -> Credentials | None:
-    """Return the credentials that the environment gives.  Raises Invalid: it contradicts itself, or a file cannot be
-    read."""
-    user, token, token_file = (environ.get(name) for name in ("SARIT_USER", "SARIT_TOKEN", "SARIT_TOKEN_FILE"))
+def default_credentials(environ: Mapping[str, str] = os.environ, prefix: str = "SARIT_") -> Credentials | None:
+    """Return the credentials that the environment gives, by variables with a prefix.  Raises Invalid: it contradicts
+    itself, or a file cannot be read."""
+    user, token, token_file = (environ.get(f"{prefix}{name}") for name in ("USER", "TOKEN", "TOKEN_FILE"))
     if user and (token or token_file):
-        raise Invalid("SARIT_USER and SARIT_TOKEN are both set: unset one of them")
+        raise Invalid(f"{prefix}USER and {prefix}TOKEN are both set: unset one of them")
     plain = allows_plain(environ)
     if token:
         return BearerToken(token, plain)
     if token_file:
-        return BearerToken(TokenFile(token_file), plain)
+        return BearerToken(TokenFile(token_file, f"{prefix}TOKEN_FILE"), plain)
     if not user:
         return None
-    password = environ.get("SARIT_PASSWORD")
-    if password is None and (path := environ.get("SARIT_PASSWORD_FILE")):
-        password = first_line(path, "SARIT_PASSWORD_FILE")
+    password = environ.get(f"{prefix}PASSWORD")
+    if password is None and (path := environ.get(f"{prefix}PASSWORD_FILE")):
+        password = first_line(path, f"{prefix}PASSWORD_FILE")
     if password is None:
-        raise Invalid("SARIT_USER is set without SARIT_PASSWORD or SARIT_PASSWORD_FILE")
+        raise Invalid(f"{prefix}USER is set without {prefix}PASSWORD or {prefix}PASSWORD_FILE")
     return UserPassword(user, password, plain)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sarit.core.errors import Invalid
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql.types import StructType
 
 
@@ -39,3 +40,12 @@ def load_schema(text: str | None) -> dict[str, Any]:
         except (OSError, UnicodeDecodeError, ValueError) as error:
             raise Invalid(f"option avroSchema is {text[:60]!r}, no JSON and no file to read: {error}") from None
     return parse_avro_schema(written, "option avroSchema")
+
+
+def written_schema(text: str | None, columns: pa.Schema, *, registered: bool) -> dict[str, Any]:
+    """Return the schema by which columns are written: that of option `avroSchema`, else one made of them.
+
+    `registered`: it is a version of a subject, and later ones may have more columns.  Raises Invalid."""
+    from sarit.schemas.avro_writer import avro_schema_of
+
+    return load_schema(text) if text is not None else avro_schema_of(columns, defaults=registered)

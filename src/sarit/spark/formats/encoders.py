@@ -13,7 +13,7 @@ from sarit.spark.formats.options import ARROW, FormatOptions
 from sarit.spark.formats.payloads import payload_writer
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from pyspark.sql.types import DataType
 
@@ -35,19 +35,26 @@ def encoder(
     *,
     key_column: str | None = None,
     apart: Collection[str] = (),
+    register: Callable[[StructType], bytes] | None = None,
 ) -> Encoder:
     """Return an encoder of rows of `schema`.
 
     `key_column`: the column with the routing key of each row; None: `routing_key` if there is one, else the `key` of
-    an envelope.  `apart`: columns that are no part of events.  Raises Invalid for a schema that does not fit."""
-    return Encoder(schema, formats, key_column, frozenset(apart))
+    an envelope.  `apart`: columns that are no part of events.  `register`: as of `payload_writer`.  Raises Invalid for
+    a schema that does not fit."""
+    return Encoder(schema, formats, key_column, frozenset(apart), register)
 
 
 class Encoder:
     """Encodes rows as events.  Made on the driver, and pickled for the tasks."""
 
     def __init__(
-        self, schema: StructType, formats: FormatOptions, key_column: str | None, apart: frozenset[str]
+        self,
+        schema: StructType,
+        formats: FormatOptions,
+        key_column: str | None,
+        apart: frozenset[str],
+        register: Callable[[StructType], bytes] | None,
     ) -> None:
         self._formats = formats
         names = [field.name for field in schema.fields if field.name not in apart]
@@ -66,7 +73,7 @@ class Encoder:
         self._check(kinds)
         if formats.typed:
             fields = StructType([field for field in schema.fields if field.name in self._payload])
-            self._writer = payload_writer(formats, self._fields(fields))
+            self._writer = payload_writer(formats, self._fields(fields), register)
             if formats.format == ARROW and self._of_envelope - {"key"}:
                 one = min(self._of_envelope - {"key"})
                 raise Invalid(

@@ -7,15 +7,21 @@ from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Invalid
 from sarit.spark.options import ALL, READ, STREAMING_READ, Given, Option
+from sarit.spark.registry.options import parse_registry
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from sarit.spark.registry.options import Registered, RegistryOptions
 
 PLAIN: Final = "bytes"
 JSON: Final = "json"
 AVRO: Final = "avro"
 ARROW: Final = "arrow"
+PROTOBUF: Final = "protobuf"
 FORMATS: Final = (PLAIN, JSON, AVRO, ARROW)
+REGISTERED_FORMATS: Final = (AVRO, JSON, PROTOBUF)
+BY_SUBJECT: Final = ""  # the format of a read is that of the schemas in the registry
 
 PERMISSIVE: Final = "PERMISSIVE"
 FAILFAST: Final = "FAILFAST"
@@ -30,8 +36,9 @@ OPTIONS: Final = (
     Option(
         "format", ALL,
         "`json` (reading), `avro` or `arrow`: events (or payloads of envelopes) are decoded into columns, and encoded "
-        "from them. `bytes`: they are left as they are. JSON is written with Spark's `to_json`",
-        "`bytes`",
+        "from them. `bytes`: they are left as they are. JSON is written with Spark's `to_json`; with `schemaRegistry` "
+        "rows are written as JSON, too",
+        "`bytes`; of a read with `schemaRegistry` that of its schemas",
     ),
     Option("avroSchema", ALL, "format `avro`: the schema, as JSON text or the path of a file on the driver"),
     Option(
@@ -67,7 +74,10 @@ OPTIONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class FormatOptions:
-    """The options of a format.  `avro_schema`: JSON text, or the path of a file with it."""
+    """The options of a format.  `avro_schema`: JSON text, or the path of a file with it.
+
+    With a `registry`, a driver finds out what is left open, as `format` BY_SUBJECT, and adds what it has found
+    (`registered`)."""
 
     format: str = PLAIN
     envelope: bool = False
@@ -78,6 +88,8 @@ class FormatOptions:
     time_zone: str = "UTC"
     include_cut: bool = False
     noted_time: bool = False
+    registry: RegistryOptions | None = None
+    registered: Registered | None = None
 
     @property
     def typed(self) -> bool:
@@ -89,7 +101,8 @@ def parse_formats(options: Mapping[str, str]) -> FormatOptions:
     """Return the options of formats among all given options.  Raises Invalid."""
     own = {option.name.lower() for option in OPTIONS}
     given = Given({name: value for name, value in options.items() if name.lower() in own}, [OPTIONS])
-    form = given.choice("format", FORMATS, PLAIN)
+    registry = parse_registry(options)
+    form = _format(given, registry)
     envelope = given.choice("envelope", ("sarit", "none"), "none") == "sarit"
     schema, payload = given.text("avroSchema"), given.text("payloadColumn")
     if schema is not None and form != AVRO:
@@ -98,10 +111,24 @@ def parse_formats(options: Mapping[str, str]) -> FormatOptions:
         raise Invalid('option payloadColumn is for typed payloads: give .option("format", "json"), "avro" or "arrow"')
     if given.text("mode") is not None and form == PLAIN and not envelope:
         raise Invalid('option mode is for events that are decoded: give option "format" or option "envelope"')
-    mode = given.choice("mode", (PERMISSIVE, DROPMALFORMED, FAILFAST), PERMISSIVE if form == JSON else FAILFAST)
+    mode = given.choice("mode", (PERMISSIVE, DROPMALFORMED, FAILFAST), default_mode(form))
     return FormatOptions(
         form, envelope, schema, payload, mode,
         given.text("columnNameOfCorruptRecord") or "_corrupt_record", given.text("timeZone") or "UTC",
         given.flag("includeCut", default=False),
         given.flag("notedTime", default=False),
+        registry,
     )  # fmt: skip
+
+
+def default_mode(form: str) -> str:
+    """Return the mode of a read that names none; "" while the format is not known."""
+    return form and (PERMISSIVE if form == JSON else FAILFAST)
+
+
+def _format(given: Given, registry: RegistryOptions | None) -> str:
+    """Return the format that the options name.  Raises Invalid."""
+    if registry is None:
+        return given.choice("format", FORMATS, PLAIN)
+    default = BY_SUBJECT if given.text("avroSchema") is None else AVRO
+    return given.choice("format", REGISTERED_FORMATS, default)

@@ -6,17 +6,22 @@ from typing import TYPE_CHECKING
 
 from sarit.core.errors import Invalid
 from sarit.schemas.avro_reader import AvroReader
-from sarit.schemas.avro_schema import avro_columns
+from sarit.schemas.avro_schema import avro_columns, parse_avro_schema
 from sarit.schemas.avro_writer import AvroWriter
+from sarit.schemas.json_columns import json_columns
 from sarit.schemas.json_reader import JsonReader
+from sarit.schemas.json_writer import JsonWriter
 from sarit.spark.formats.arrow import ArrowReader, ArrowWriter, arrow_fields
-from sarit.spark.formats.avro_schema import load_schema
-from sarit.spark.formats.options import AVRO, JSON
+from sarit.spark.formats.avro_schema import load_schema, written_schema
+from sarit.spark.formats.options import AVRO, JSON, PROTOBUF
 from sarit.spark.formats.types import arrow_schema, spark_fields
+from sarit.spark.registry.reader import RegisteredReader
+from sarit.spark.registry.writer import RegisteredWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import pyarrow as pa
     from pyspark.sql.types import StructType
 
     from sarit.schemas.payloads import PayloadReader, PayloadWriter
@@ -26,6 +31,8 @@ if TYPE_CHECKING:
 def payload_reader(formats: FormatOptions, fields: StructType) -> PayloadReader:
     """Return a decoder of payloads with `fields`.  Raises Invalid for a field that the format cannot have."""
     schema = arrow_schema(fields)
+    if formats.registry is not None and formats.registered is not None:
+        return RegisteredReader(formats.registry.target, formats.registered, schema, formats.time_zone)
     if formats.format == JSON:
         return JsonReader(schema, formats.time_zone)
     if formats.format == AVRO:
@@ -33,22 +40,40 @@ def payload_reader(formats: FormatOptions, fields: StructType) -> PayloadReader:
     return ArrowReader(schema)
 
 
-def payload_writer(formats: FormatOptions, fields: StructType) -> PayloadWriter:
-    """Return an encoder of payloads with `fields`.  Raises Invalid for a field that the format cannot have."""
-    if formats.format == JSON:
+def payload_writer(
+    formats: FormatOptions, fields: StructType, register: Callable[[StructType], bytes] | None = None
+) -> PayloadWriter:
+    """Return an encoder of payloads with `fields`.  Raises Invalid for a field that the format cannot have.
+
+    `register`: registers the schema of the fields, and returns the header of payloads; it raises what that raises."""
+    if formats.format == JSON and register is None:
         column = "payload" if formats.envelope else "event"
         raise Invalid(
             "format json is for reading. To write JSON, make the documents with Spark's to_json and leave the option "
-            f'format away: df.select(to_json(struct("*")).alias("{column}"))'
+            f'format away: df.select(to_json(struct("*")).alias("{column}")); or give option schemaRegistry'
         )
-    schema = arrow_schema(fields)
+    if not formats.format:
+        raise Invalid('which format? a write with option schemaRegistry needs .option("format", "avro") or "json"')
+    inner = _writer(formats, arrow_schema(fields))
+    return inner if register is None else RegisteredWriter(inner, register(fields))
+
+
+def _writer(formats: FormatOptions, schema: pa.Schema) -> PayloadWriter:
+    if formats.format == JSON:
+        return JsonWriter(schema)
     if formats.format == AVRO:
-        return AvroWriter(schema, load_schema(formats.avro_schema) if formats.avro_schema is not None else None)
+        registered = formats.registry is not None
+        return AvroWriter(schema, written_schema(formats.avro_schema, schema, registered=registered))
+    if formats.format == PROTOBUF:
+        raise Invalid("the connector does not write Protobuf: give format avro or json")
     return ArrowWriter()
 
 
 def payload_schema(formats: FormatOptions, first_payload: Callable[[], bytes | None]) -> StructType:
     """Return the fields of payloads for a query without `.schema(...)`.  Raises Invalid."""
+    if formats.registered is not None:
+        text = formats.registered.text
+        return spark_fields(json_columns(text) if formats.format == JSON else avro_columns(parse_avro_schema(text)))
     if formats.format == JSON:
         raise Invalid('format json needs the columns to read: .schema("id long, name string")')
     if formats.format == AVRO:

@@ -18,7 +18,7 @@ from sarit.core.names import StreamName
 from sarit.spark.formats.encoders import encoder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from sarit.spark.formats.options import FormatOptions
     from sarit.spark.sink.options import WriteOptions
@@ -38,8 +38,14 @@ class Part(NamedTuple):
 class RowsToEvents:
     """Makes parts from the batches of a write.  Made on the driver, and pickled for the tasks."""
 
-    def __init__(self, schema: StructType, options: WriteOptions, formats: FormatOptions) -> None:
-        """Raises Invalid for columns that do not fit."""
+    def __init__(
+        self,
+        schema: StructType,
+        options: WriteOptions,
+        formats: FormatOptions,
+        register: Callable[[StructType], bytes] | None = None,
+    ) -> None:
+        """`register`: as of `payload_writer`.  Raises Invalid for columns that do not fit."""
         fields = {field.name: field.dataType for field in schema.fields}
         self._by_column = STREAM_COLUMN in fields
         self._stream = options.stream
@@ -48,7 +54,11 @@ class RowsToEvents:
             raise Invalid('which stream? give .option("stream", "SCOPE/STREAM"), or a column stream')
         if self._by_column and not isinstance(fields[STREAM_COLUMN], StringType):
             raise Invalid(f"column stream {fields[STREAM_COLUMN].simpleString()}: the stream of a row is a string")
-        self._encoder = encoder(schema, formats, key_column=options.key_column, apart=(STREAM_COLUMN,))
+        if self._by_column and register is not None:
+            raise Invalid("option schemaRegistry is for writes to one stream: a column stream cannot be given with it")
+        self._encoder = encoder(
+            schema, formats, key_column=options.key_column, apart=(STREAM_COLUMN,), register=register
+        )
 
     def parts(self, batch: pa.RecordBatch, partition: int, first_row: int) -> Iterator[Part]:
         """Yield the parts of a batch.

@@ -13,6 +13,7 @@ from sarit.core.policies import RetentionPolicy, RetentionType, ScaleType, Scali
 from sarit.spark.formats import options as formats
 from sarit.spark.limits import SPARK_LEASE_SECONDS
 from sarit.spark.options import DEFAULT_CONTROLLER, WRITE, Given, Option
+from sarit.spark.registry import options as registry
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -99,7 +100,7 @@ class WriteOptions:
 
 def parse_write(options: Mapping[str, str], default_controller: str = DEFAULT_CONTROLLER) -> WriteOptions:
     """Parse the options of a write.  Raises Invalid, also for unknown options."""
-    given = Given(options, [OPTIONS, formats.OPTIONS])
+    given = Given(options, [OPTIONS, formats.OPTIONS, registry.OPTIONS])
     named = given.text("stream") or given.text("path")
     stream = given.stream() if named else None
     scope, table = given.text("scope"), given.text("stateTable")

@@ -12,6 +12,7 @@ from sarit.core.names import StreamName, is_internal_name
 from sarit.spark.formats import options as formats
 from sarit.spark.limits import SPARK_PARTITION_BYTES
 from sarit.spark.options import BATCH_READ, DEFAULT_CONTROLLER, READ, Given, Option
+from sarit.spark.registry import options as registry
 from sarit.spark.source import streaming_options
 from sarit.spark.source.starts import Places
 from sarit.spark.source.streaming_options import StreamingOptions, parse_streaming
@@ -123,7 +124,7 @@ class ReadOptions:
 
 def parse_read(options: Mapping[str, str], default_controller: str = DEFAULT_CONTROLLER) -> ReadOptions:
     """Parse the options of a read.  Raises Invalid, also for unknown options."""
-    given = Given(options, [OPTIONS, streaming_options.OPTIONS, formats.OPTIONS])
+    given = Given(options, [OPTIONS, streaming_options.OPTIONS, formats.OPTIONS, registry.OPTIONS])
     start, end = given.text("start") or "head", given.text("end") or "tail"
     for option, text in (("start", start), ("end", end)):
         Places(option, text, _ANY_PRESENT)

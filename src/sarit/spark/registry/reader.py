@@ -1,0 +1,135 @@
+"""Payloads that name their schemas, to columns.
+
+Most batches have one schema: their headers are cut off at once, and the rest is decoded as with a given schema.  The
+payloads of a mixed batch are decoded schema by schema, and put back in order.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sarit.core.errors import Invalid, NotFound
+from sarit.core.properties import PRAVEGA
+from sarit.schemas.avro_reader import AvroReader
+from sarit.schemas.avro_schema import parse_avro_schema
+from sarit.schemas.json_reader import JsonReader
+from sarit.schemas.payloads import Rows
+from sarit.serializers.headers import CONFLUENT_MAGIC, PRAVEGA_MAGIC, confluent_id, pravega_id
+from sarit.serializers.limits import HEADER_BYTES, MAX_CACHED_SCHEMAS
+from sarit.serializers.registry_client import Recent
+from sarit.serializers.schema import AVRO, JSON
+from sarit.spark.registry.access import REGISTRIES
+
+if TYPE_CHECKING:
+    from sarit.schemas.payloads import PayloadReader
+    from sarit.spark.registry.options import Registered, RegistryTarget
+
+_NO_ID: Final = -1
+
+
+class RegisteredReader:
+    """Decodes some columns of payloads, each by the schema that its header names.  Pickled to tasks."""
+
+    def __init__(self, target: RegistryTarget, registered: Registered, wanted: pa.Schema, time_zone: str) -> None:
+        """`wanted`: some of the columns of the registered schema.  Raises Invalid for others."""
+        self._target = target
+        self._registered = registered
+        self._wanted = wanted
+        # Checks the columns before there is any event.
+        self._json = JsonReader(wanted, time_zone) if registered.format == JSON else None
+        self._schema = parse_avro_schema(registered.text) if registered.format == AVRO else None
+        self._plain = self._json or AvroReader(wanted, self._schema or {})
+        self._decoders = _decoders()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_decoders": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _decoders=_decoders())
+
+    def problem(self, payload: bytes) -> str:
+        """Return what is wrong with a payload."""
+        try:
+            number = (pravega_id if self._registered.header == PRAVEGA else confluent_id)(payload)
+        except Invalid as error:
+            return str(error)
+        decoder = self._decoder(number)
+        if isinstance(decoder, str):
+            return f"schema {number}: {decoder}"
+        return f"schema {number}: {decoder.problem(payload[HEADER_BYTES:])}"
+
+    def read(self, payloads: pa.Array) -> Rows:
+        """Decode payloads, one row each.  Raises Unavailable, Forbidden, Unauthenticated: the registry did not tell."""
+        numbers = _numbers(payloads, PRAVEGA_MAGIC if self._registered.header == PRAVEGA else CONFLUENT_MAGIC)
+        bodies = pc.binary_slice(payloads, HEADER_BYTES, max(payloads.nbytes, HEADER_BYTES))
+        if not len(numbers) or (numbers == numbers[0]).all():
+            return self._read_group(int(numbers[0]) if len(numbers) else _NO_ID, bodies)
+        order = np.argsort(numbers, kind="stable")
+        groups = np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1)
+        rows = [self._read_group(int(numbers[one[0]]), bodies.take(pa.array(one))) for one in groups]
+        back = np.empty(len(order), np.int64)
+        back[order] = np.arange(len(order))
+        index = pa.array(back)
+        columns = [
+            pa.concat_arrays(list(parts)).take(index) for parts in zip(*(one.columns for one in rows), strict=True)
+        ]
+        return Rows(columns, np.concatenate([one.bad for one in rows])[back])
+
+    def _read_group(self, number: int, bodies: pa.Array) -> Rows:
+        """Decode payloads of one schema."""
+        decoder = "" if number == _NO_ID else self._decoder(number)
+        if isinstance(decoder, str):
+            return Rows([pa.nulls(len(bodies), field.type) for field in self._wanted], np.ones(len(bodies), bool))
+        return decoder.read(bodies)
+
+    def _decoder(self, number: int) -> PayloadReader | str:
+        """Return the decoder for a schema, or why its payloads cannot be decoded."""
+        found = self._decoders.get(number)
+        if found is None:
+            try:
+                found = self._made(number)
+            except (NotFound, Invalid) as error:
+                found = str(error)
+            self._decoders.put(number, found)
+        return found
+
+    def _made(self, number: int) -> PayloadReader | str:
+        registry = REGISTRIES.get((self._target, self._registered.header))
+        written = registry.written(self._registered.subject, number)
+        if written.format != self._registered.format:
+            return f"it is {written.format}, and the query reads {self._registered.format}"
+        if written.codec:
+            return f"its payloads are encoded as {written.codec}, which the connector does not decode"
+        if self._json is not None or written.text == self._registered.text:
+            return self._plain
+        return AvroReader(self._wanted, self._schema or {}, parse_avro_schema(written.text, "the schema"))
+
+
+def _decoders() -> Recent[int, PayloadReader | str]:
+    return Recent(MAX_CACHED_SCHEMAS)
+
+
+def _numbers(payloads: pa.Array, magic: int) -> Any:
+    """Return the number in the header of each payload (numpy int64); _NO_ID: it has no such header."""
+    wide = pa.types.is_large_binary(payloads.type)
+    buffers = payloads.buffers()
+    offsets = np.frombuffer(buffers[1], np.int64 if wide else np.int32)[payloads.offset :][: len(payloads) + 1]
+    data = np.frombuffer(buffers[2] or b"", np.uint8)
+    starts = offsets[:-1].astype(np.int64)
+    found = np.full(len(payloads), _NO_ID, np.int64)
+    long = np.flatnonzero(np.diff(offsets) >= HEADER_BYTES)
+    if payloads.null_count:
+        long = long[payloads.is_valid().to_numpy(zero_copy_only=False)[long]]
+    right = long[data[starts[long]] == magic]
+    at = starts[right]
+    value = np.zeros(len(right), np.int64)
+    for byte in range(1, HEADER_BYTES):
+        value = value << 8 | data[at + byte]
+    if magic == PRAVEGA_MAGIC:
+        value[value > np.iinfo(np.int32).max] = _NO_ID  # the field is signed
+    found[right] = value
+    return found

@@ -1,0 +1,194 @@
+"""Payloads that name their schemas, in mixed batches: columns, malformed rows, and how often the registry is asked."""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import random
+
+import fastavro
+import pyarrow as pa
+import pytest
+
+from sarit.core.errors import Forbidden, Invalid, Unavailable
+from sarit.schemas.avro_schema import avro_columns
+from sarit.serializers.headers import confluent_header, pravega_header
+from sarit.serializers.pravega_registry import PravegaRegistry
+from sarit.serializers.schema import PROTOBUF, Schema
+from sarit.spark.registry.access import REGISTRIES
+from sarit.spark.registry.options import Registered, RegistryTarget
+from sarit.spark.registry.reader import RegisteredReader
+from sarit.spark.registry.writer import RegisteredWriter
+from tests.unit.serializers.fake_registry import FakeRegistry, served
+
+V1 = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}]}
+V2 = {"type": "record", "name": "Order", "fields": [
+    {"name": "id", "type": "long"}, {"name": "city", "type": "string", "default": "none"},
+]}  # fmt: skip
+OTHER = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": {"type": "array", "items": "int"}}]}
+
+
+@pytest.fixture
+def registry():
+    with served() as fake:
+        for schema in (V1, V2, OTHER):
+            fake.register("s.t", {"schema": json.dumps(schema)})
+        yield fake
+    REGISTRIES._made.clear()
+
+
+def datum(row, schema):
+    data = io.BytesIO()
+    fastavro.schemaless_writer(data, fastavro.parse_schema(schema), row)
+    return data.getvalue()
+
+
+def v1(number):
+    return confluent_header(1) + datum({"id": number}, V1)
+
+
+def v2(number):
+    return confluent_header(2) + datum({"id": number, "city": f"c{number}"}, V2)
+
+
+def reader(fake, schema=V2, header="confluent", wait_seconds=60):
+    registered = Registered("AVRO", json.dumps(schema), "s.t", header)
+    target = RegistryTarget(fake.url, wait_seconds=wait_seconds)
+    return pickle.loads(pickle.dumps(RegisteredReader(target, registered, avro_columns(schema), "UTC")))
+
+
+def read(made, payloads, kind=None):
+    rows = made.read(pa.array(payloads, kind or pa.binary()))
+    return [column.to_pylist() for column in rows.columns], rows.bad.tolist()
+
+
+def test_rows_of_one_schema_are_decoded_as_with_a_given_one(registry):
+    assert read(reader(registry), [v2(1), v2(2)]) == ([[1, 2], ["c1", "c2"]], [False, False])
+    assert read(reader(registry), [v1(7)]) == ([[7], ["none"]], [False])
+    assert read(reader(registry), []) == ([[], []], [])
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()])
+def test_rows_of_a_mixed_batch_keep_their_order(registry, kind):
+    draw = random.Random(5)
+    payloads, expected, bad = [], [], []
+    for number in range(500):
+        match draw.randrange(4):
+            case 0:
+                payloads.append(v1(number))
+                expected.append((number, "none"))
+            case 1:
+                payloads.append(v2(number))
+                expected.append((number, f"c{number}"))
+            case 2:
+                payloads.append(
+                    draw.choice([None, b"", b"\0\0\0\0", b"\1" + v1(1)[1:], confluent_header(99), b"\0\0\0\0\1"])
+                )
+                expected.append((None, None))
+            case _:
+                payloads.append(confluent_header(3) + datum({"id": [1]}, OTHER))
+                expected.append((None, None))
+        bad.append(expected[-1] == (None, None))
+    (ids, cities), found = read(reader(registry), payloads, kind)
+    assert list(zip(ids, cities, strict=True)) == expected
+    assert found == bad
+
+
+def test_rows_of_a_slice_are_its_own(registry):
+    payloads = pa.array([v1(n) if n % 2 else v2(n) for n in range(9)], pa.binary())
+    rows = reader(registry).read(payloads[3:6])
+    assert rows.columns[0].to_pylist() == [3, 4, 5]
+
+
+def test_each_schema_is_asked_for_once_in_a_process(registry):
+    for _ in range(3):
+        read(reader(registry), [v1(1), v2(2), v1(3)])
+    assert registry.requests == [("GET", "/schemas/ids/1"), ("GET", "/schemas/ids/2")]
+
+
+def test_unknown_schema_is_asked_for_once_by_a_task(registry):
+    made = reader(registry)
+    for _ in range(3):
+        assert read(made, [confluent_header(99) + b"x", v2(1)])[1] == [True, False]
+    assert registry.requests.count(("GET", "/schemas/ids/99")) == 1
+
+
+@pytest.mark.parametrize(
+    ("payload", "named"),
+    [
+        (b"\0\0", "fewer than its header"),
+        (b"\1\0\0\0\1x", "begins with 01"),
+        (confluent_header(99), "schema 99: .*Schema not found"),
+        (confluent_header(3) + datum({"id": [1]}, OTHER), "schema 3: it is no datum"),
+        (v2(1) + b"x", "schema 2: 1 bytes are left over"),
+    ],
+)
+def test_what_is_wrong_is_said(registry, payload, named):
+    made = reader(registry)
+    assert read(made, [payload])[1] == [True]
+    with pytest.raises(Invalid, match=named):
+        raise Invalid(made.problem(payload))
+
+
+def test_schema_of_another_format_is_no_datum(registry):
+    number = registry.register("x", {"schema": "syntax = 'proto3';", "schemaType": PROTOBUF})
+    made = reader(registry)
+    assert read(made, [confluent_header(number) + b"x"])[1] == [True]
+    assert made.problem(confluent_header(number)).endswith("it is PROTOBUF, and the query reads AVRO")
+
+
+def test_references_are_part_of_the_schema(registry):
+    home = {"type": "record", "name": "Home", "fields": [{"name": "x", "type": "int"}]}
+    registry.register("homes", {"schema": json.dumps(home)})
+    text = json.dumps(
+        {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}, {"name": "h", "type": "Home"}]}
+    )
+    refers = [{"name": "Home", "subject": "homes", "version": 1}]
+    number = registry.register("s.t", {"schema": text, "references": refers})
+    schema = {**V2, "fields": [*V2["fields"], {"name": "h", "type": home}]}
+    written = {**V1, "fields": [*V1["fields"], {"name": "h", "type": home}]}
+    payload = confluent_header(number) + datum({"id": 1, "h": {"x": 5}}, written)
+    assert read(reader(registry, schema), [payload]) == ([[1], ["none"], [{"x": 5}]], [False])
+
+
+def test_registry_that_does_not_reply_fails_the_task_and_no_row(registry):
+    registry.raw = (503, b"")
+    with pytest.raises(Unavailable, match="the query has waited for 1 s: check option schemaRegistry"):
+        read(reader(registry, wait_seconds=1), [v1(1)])
+    registry.raw = (403, b"")
+    with pytest.raises(Forbidden):
+        read(reader(registry), [v1(1)])
+    registry.raw = None
+    assert read(reader(registry), [v1(1)])[1] == [False]
+
+
+def test_pravega_header_names_encodings_of_the_group():
+    with served(FakeRegistry()) as fake:
+        client = PravegaRegistry(fake.url)
+        numbers = [client.register("s.t", Schema(json.dumps(one)), "Order") for one in (V1, V2)]
+        payloads = [
+            pravega_header(numbers[1]) + datum({"id": 2, "city": "x"}, V2),
+            pravega_header(numbers[0]) + datum({"id": 1}, V1),
+            b"\1\xff\xff\xff\xffx", v1(1), pravega_header(9),
+        ]  # fmt: skip
+        made = reader(fake, header="pravega")
+        assert read(made, payloads) == (
+            [[2, 1, None, None, None], ["x", "none", None, None, None]],
+            [False] * 2 + [True] * 3,
+        )
+        assert "the encoding id -1 of the event is negative" in made.problem(payloads[2])
+        fake.groups["", "s.t"]["encodings"].append((0, "application/x-gzip"))
+        payload = pravega_header(2) + b"x"
+        assert read(made, [payload])[1] == [True]
+        assert "encoded as application/x-gzip" in made.problem(payload)
+
+
+def test_writer_puts_the_header_before_each_payload():
+    class Inner:
+        def write(self, rows, keys):
+            return pa.array([b"a", None, b""], pa.large_binary()), keys
+
+    found, keys = RegisteredWriter(Inner(), confluent_header(7)).write(None, "keys")
+    assert found.to_pylist() == [b"\0\0\0\0\7a", None, b"\0\0\0\0\7"]
+    assert keys == "keys"
