@@ -7,6 +7,9 @@ A resource is named as Pravega names it:
     prn::/scope:S/stream:T                  a stream
     prn::/scope:S/reader-group:G            a reader group, and its stream `_RGG`
     prn::/scope:S/key-value-table:K         a key-value table
+    prn::/namespace:N                       a namespace of the schema registry, and to create groups in it
+    prn::/namespace:N/group:G               a group of the schema registry, G in the encoding of URLs; the default
+                                            namespace has no name: prn::/namespace:/group:G
 
 A rule grants a subject (`user:NAME`, `role:NAME`, or `*` for everybody who has logged in) a permission on a resource,
 or on all resources with a prefix (`prn::/scope:S/*`).  A caller has the highest permission that any rule grants, and
@@ -19,6 +22,7 @@ import re
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
+from urllib.parse import quote_plus
 
 from sarit.core.errors import Invalid
 from sarit.core.names import MARK_PREFIX, READER_GROUP_PREFIX, TABLE_SUFFIX
@@ -31,13 +35,17 @@ EVERYBODY: Final = "*"
 ADMIN_ROLE: Final = "admin"
 
 _NAME: Final = r"_?[A-Za-z0-9.\-]+"
+_NAMESPACE: Final = r"[A-Za-z0-9_.\-]{0,255}"
+_ENCODED: Final = r"(?:[A-Za-z0-9_.\-+]|%[0-9A-F]{2}){1,1020}"  # 255 characters of up to four bytes
 _PATTERN: Final = re.compile(
-    rf"prn::(\*|/\*?|/scope:(\*|{_NAME}(\*|/\*|/(stream|reader-group|key-value-table):({_NAME})?\*?)?))"
+    rf"prn::(\*|/\*?|/scope:(\*|{_NAME}(\*|/\*|/(stream|reader-group|key-value-table):({_NAME})?\*?)?)"
+    rf"|/namespace:{_NAMESPACE}(\*|/\*|/group:({_ENCODED})?\*?)?)"
 )
 _SUBJECT: Final = re.compile(r"\*|(user|role):[A-Za-z0-9._@\-]{1,128}")
 _ONE_NAME: Final = r"_?[A-Za-z0-9.\-]{1,255}"
 _LITERAL: Final = re.compile(
-    rf"prn::/(scope:{_ONE_NAME}(/(stream:{_ONE_NAME}({TABLE_SUFFIX})?|(reader-group|key-value-table):{_ONE_NAME}))?)?"
+    rf"prn::/(scope:{_ONE_NAME}(/(stream:{_ONE_NAME}({TABLE_SUFFIX})?|(reader-group|key-value-table):{_ONE_NAME}))?"
+    rf"|namespace:{_NAMESPACE}(/group:{_ENCODED})?)?"
 )
 
 
@@ -78,7 +86,8 @@ class Rule:
         if _PATTERN.fullmatch(pattern) is None:
             raise Invalid(
                 f"{pattern!r} is not a resource: write prn::/ for all scopes, prn::/scope:S, prn::/scope:S/stream:T, "
-                "prn::/scope:S/reader-group:G or prn::/scope:S/key-value-table:K, and * at the end for all below"
+                "prn::/scope:S/reader-group:G, prn::/scope:S/key-value-table:K, prn::/namespace:N or "
+                "prn::/namespace:N/group:G, and * at the end for all below"
             )
         allowed = {kind.name: kind for kind in Permission if kind is not Permission.NONE}
         if permission.upper() not in allowed:
@@ -149,6 +158,18 @@ def group_resource(scope: str, group: str) -> str:
 def table_resource(scope: str, table: str) -> str:
     """Return the resource of a key-value table."""
     return f"{scope_resource(scope)}/key-value-table:{table}"
+
+
+def namespace_resource(namespace: str) -> str:
+    """Return the resource of a namespace of the schema registry."""
+    return f"{ROOT}namespace:{namespace}"
+
+
+def schema_group_resource(namespace: str, group: str) -> str:
+    """Return the resource of a group of the schema registry: its name is encoded as Java encodes it for URLs, and `*`,
+    too, which ends patterns."""
+    encoded = quote_plus(group, safe="").replace("~", "%7E")
+    return f"{namespace_resource(namespace)}/group:{encoded}"
 
 
 def owner_resource(scope: str, stream: str) -> str:

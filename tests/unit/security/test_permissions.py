@@ -36,6 +36,12 @@ READ, UPDATE, NONE = Permission.READ, Permission.READ_UPDATE, Permission.NONE
         ("prn::/scope:app/stream:s", "prn::/scope:app/stream:sales", False),
         ("prn::/*", "prn::/scope:app/key-value-table:t", True),
         ("prn::*", "prn::/", True),
+        ("prn::/namespace:/*", "prn::/namespace:/group:orders-value", True),
+        ("prn::/namespace:*", "prn::/namespace:team/group:a%2Fb", True),
+        ("prn::/namespace:team", "prn::/namespace:team/group:a", False),
+        ("prn::/namespace:team/group:orders-*", "prn::/namespace:team/group:orders-value", True),
+        ("prn::/namespace:team/group:a%2Fb", "prn::/namespace:team/group:a%2Fb", True),
+        ("prn::/scope:app/*", "prn::/namespace:app/group:a", False),
     ],
 )
 def test_rule_covers_resource_or_prefix(pattern, resource, covers):
@@ -66,7 +72,8 @@ def test_subject_that_cannot_be_is_refused(subject):
 @pytest.mark.parametrize(
     "pattern",
     ["", "scope:app", "prn::/scope:", "prn::/scope:a/b", "prn::/scope:a/stream:s/x", "prn::/scope:*a", "prn::/../x",
-     "prn::/scope:a/stream:s\0", "prn::/scope:a/table:t"],
+     "prn::/scope:a/stream:s\0", "prn::/scope:a/table:t", "prn::/namespace:a/b", "prn::/namespace:a/group:b/c",
+     "prn::/namespace:a/group:b%2f", "prn::/namespace:a/group:b c", "prn::/namespace:*a"],
 )  # fmt: skip
 def test_resource_that_cannot_be_is_refused(pattern):
     with pytest.raises(Invalid, match="is not a resource"):
