@@ -37,3 +37,34 @@ def test_events_are_shown_by_the_schemas_that_they_name(tmp_path):
         assert "give --decode, too" in sarit(node, "read", "shop/orders", "--on-error", "skip", code=2)[1]
         assert "leave --envelope and --line away" in sarit(node, *read, "--envelope", code=2)[1]
         assert "does not answer" in sarit(node, "read", "shop/orders", "--decode", code=1)[1]
+
+
+ORDER = '{"type": "record", "name": "Order", "fields": [{"name": "n", "type": "long"}]}'
+
+
+def test_lines_are_encoded_by_the_latest_schema_of_a_subject(tmp_path):
+    with RunningNode(tmp_path / "node") as node, served() as fake:
+        registry = RegistryClient(fake.url)
+        registry.register("orders", Schema('"string"'))
+        registry.register("orders", Schema(ORDER))
+        registry.register("notes", Schema("{}", "JSON"))
+        registry.register("shapes", Schema('syntax = "proto3";', "PROTOBUF"))
+        at = ("--registry", fake.url)
+        sarit(node, "stream", "create", "shop/plain", "--create-scope")
+        refused = sarit(node, "write", "shop/plain", "--schema", "orders", *at, code=2, stdin="{}")[1]
+        assert "--property schema-header=confluent" in " ".join(refused.split())
+        write = ("write", "shop/orders", "--create", "--schema")
+        sarit(node, *write, "orders", *at, "--key-separator", "|", stdin='a|{"n": 1}\nb|{"n": 2}\n')
+        sarit(node, *write, "notes", *at, "--envelope", "--key", "k", stdin='{"n": "\u00e4"}\n')
+        bad = '{"n": 3}\n{"n": "x"}\n{"n": 4}\n'
+        refused = sarit(node, *write, "orders", *at, stdin=bad, code=1)[1]
+        assert "line 2: the value does not fit the Avro schema Order" in refused
+        assert "line 1: it is no JSON document" in sarit(node, *write, "orders", *at, stdin="{", code=1)[1]
+        printed = sarit(node, "read", "shop/orders", "--decode", *at)[0]
+        assert printed == '{"n": 1}\n{"n": 2}\n{"n": "ä"}\n{"n": 3}\n'
+        assert "of the format PROTOBUF" in " ".join(sarit(node, *write, "shapes", *at, stdin="{}", code=2)[1].split())
+        assert "Subject 'none' not found" in sarit(node, *write, "none", *at, stdin="{}", code=1)[1]
+        assert "leave --format json and --input away" in " ".join(
+            sarit(node, *write, "orders", *at, "--input", "json", stdin="{}", code=2)[1].split()
+        )
+        assert "give --schema, too" in sarit(node, "write", "shop/orders", *at, stdin="x", code=2)[1]

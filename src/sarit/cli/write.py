@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import click
 
 import sarit
+from sarit.cli.contexts import registry_for
 from sarit.cli.envelopes import envelope_parts
 from sarit.cli.names import STREAM
 from sarit.cli.near_names import NamedCommand
@@ -18,11 +19,13 @@ from sarit.cli.options import controller_option, count_of, format_option, show
 from sarit.cli.pipes import Interrupts, end_interrupted, lines, whole_input
 from sarit.cli.transfer.rows import Document, Row, from_json
 from sarit.core.errors import Invalid, SaritError
+from sarit.core.properties import CONFLUENT, SCHEMA_HEADER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from sarit.cli.envelopes import EnvelopeParts
+    from sarit.client.blocking.client import Client
     from sarit.client.blocking.streams import EventWriter
     from sarit.core.names import StreamName
 
@@ -52,31 +55,25 @@ if TYPE_CHECKING:
 )
 @click.option("--crlf", is_flag=True, help="Lines end with CR LF: the CR is no part of the event.")
 @click.option("--drop-unknown", is_flag=True, help="Leave out fields of JSON documents that an event cannot have.")
+@click.option("--schema", "subject", metavar="SUBJECT", help="Encode lines of JSON by the latest schema of SUBJECT.")
+@click.option("--registry", metavar="URL", help="With --schema: where the schemas are, as of `sarit schema`.")
 @click.option("--create", is_flag=True, help="Create scope and stream when they are missing.")
 @controller_option
 @format_option
 def write(
-    name: StreamName,
-    file: BinaryIO,
-    key: str | None,
-    key_separator: str | None,
-    key_optional: bool,
-    shape: str | None,
-    envelope: bool,
-    headers: tuple[str, ...],
-    event_time: str | None,
-    crlf: bool,
-    drop_unknown: bool,
-    create: bool,
-    controller: str,
-    output: str,
-) -> None:
+    name: StreamName, file: BinaryIO, key: str | None, key_separator: str | None, key_optional: bool,
+    shape: str | None, envelope: bool, headers: tuple[str, ...], event_time: str | None, crlf: bool,
+    drop_unknown: bool, subject: str | None, registry: str | None, create: bool, controller: str, output: str,
+) -> None:  # fmt: skip
     """Write each line of FILE (default: standard input) to SCOPE/STREAM as one event.
 
     With --format json a line is a JSON document, as `sarit read --format json` prints it: the event as "event", or
     as "event_base64" when it is not UTF-8 text, and its routing key, if it has one, as "key".  An envelope has an
     "envelope" that is true, or --envelope is given; then it may have an "event_time", and "headers" as a list of
     objects with "name" and "value".  With "envelope": false an event is written as it is.
+
+    With --schema a line is a value as JSON, which the schema encodes; the header of the event names the schema.  With
+    --create a new stream gets the property schema-header, by which readers know.
 
     Ends when all events are durable, and prints their number.  Ctrl-C stops reading and writes the lines that were
     read; a second one does not wait for them.  Started with SIGINT ignored, as by nohup or in the background of a
@@ -85,23 +82,27 @@ def write(
     as_json = _as_json(shape, output, key, key_separator, key_optional)
     if shape == "raw" and crlf:
         raise click.UsageError("--crlf is about lines, and --input raw has none")
+    url = _registry_of(subject, registry, lines_alone=not as_json and shape != "raw")
     parts = envelope_parts(envelope, headers, event_time)
     separator = key_separator.encode() if key_separator else None
     count = _Count()
+    encode: Callable[[bytes], bytes] | None = None
 
     def event_of(line: bytes) -> Row:
         number = count.read + 1
         if as_json:
             return _document(line, key, number, parts, drop_unknown=drop_unknown)
-        return _event(line.removesuffix(b"\r") if crlf else line, key, separator, number, parts, key_optional)
+        return _event(line.removesuffix(b"\r") if crlf else line, key, separator, number, parts, key_optional, encode)
 
     with sarit.connect(controller) as client, Interrupts(again=True) as interrupts:
+        created = False
         if create:
             client.create_scope(name.scope)
-            client.create_stream(name)
-        else:
-            # Otherwise it would show with the first event that the stream is not there.
-            interrupts.wait(client.stream(name).properties)
+            created = client.create_stream(name)
+        # Otherwise it would show with the first event that the stream is not there.
+        properties = interrupts.wait(client.stream(name).properties)
+        if subject is not None:
+            encode = _encoder(client, name, properties, subject, url, created=created)
         stopped: BaseException | None = None
         try:
             with client.writer(name) as writer:
@@ -193,19 +194,42 @@ def _copy(
     return None
 
 
+def _registry_of(subject: str | None, registry: str | None, *, lines_alone: bool) -> str:
+    """Return the URL of the registry for --schema; empty without it.  Raises UsageError."""
+    if subject is None:
+        if registry is not None:
+            raise click.UsageError("--registry is about events with a schema: give --schema, too")
+        return ""
+    if not lines_alone:
+        raise click.UsageError("--schema encodes lines of JSON: leave --format json and --input away")
+    return registry_for(click.get_current_context(), registry)
+
+
+def _encoder(
+    client: Client, name: StreamName, properties: Mapping[str, str], subject: str, url: str, *, created: bool
+) -> Callable[[bytes], bytes]:
+    """Return what encodes lines.  `created`: the stream is new: it gets the property that says what its events are."""
+    from sarit.cli.line_encoder import line_encoder
+
+    if created:
+        properties = client.stream(name).set_properties({SCHEMA_HEADER: CONFLUENT})
+    return line_encoder(name, properties, subject, url)
+
+
 def _event(
-    line: bytes, key: str | None, separator: bytes | None, number: int, parts: EnvelopeParts | None, optional: bool
-) -> Row:
+    line: bytes, key: str | None, separator: bytes | None, number: int, parts: EnvelopeParts | None, optional: bool,
+    encode: Callable[[bytes], bytes] | None,
+) -> Row:  # fmt: skip
     """Return the event of a line.  Raises Invalid."""
     if separator is not None:
         head, found, tail = line.partition(separator)
         if not found and not optional:
             raise _bad_line(number, f"it has no key separator {separator.decode()!r}; --key-optional takes such lines")
         line, key = (tail, _key(head, number)) if found else (line, None)
-    if parts is None:
+    if parts is None and encode is None:
         return Row(line, None, key)
     try:
-        return Document(line, key).row(parts)
+        return Document(line if encode is None else encode(line), key).row(parts)
     except Invalid as error:
         raise _bad_line(number, str(error)) from None
 
