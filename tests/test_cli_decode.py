@@ -68,3 +68,25 @@ def test_lines_are_encoded_by_the_latest_schema_of_a_subject(tmp_path):
             sarit(node, *write, "orders", *at, "--input", "json", stdin="{}", code=2)[1].split()
         )
         assert "give --schema, too" in sarit(node, "write", "shop/orders", *at, stdin="x", code=2)[1]
+
+
+def test_export_takes_the_schemas_along_and_import_registers_them(tmp_path):
+    file = str(tmp_path / "orders.jsonl")
+    with RunningNode(tmp_path / "node") as node, served() as fake, served() as other:
+        RegistryClient(fake.url).register("unused", Schema('"string"'))
+        RegistryClient(fake.url).register("orders", Schema(ORDER))
+        at, there = ("--registry", fake.url), ("--registry", other.url)
+        sarit(node, "write", "shop/orders", "--create", "--schema", "orders", *at, stdin='{"n": 1}\n{"n": 2}\n')
+        assert "does not answer" in sarit(node, "export", "shop/orders", file, code=1)[1]
+        sarit(node, "export", "shop/orders", file, *at)
+        said = sarit(node, "import", file, "shop/copies", "--create", *there)[1]
+        assert "1 schema registered" in said
+        assert sarit(node, "read", "shop/copies", "--decode", *there)[0] == '{"n": 1}\n{"n": 2}\n'
+        assert list(other.schemas) == [2]
+        other.raw = (500, b"")
+        refused = sarit(node, "import", file, "shop/again", "--create", *there, code=1)[1]
+        assert "--no-schemas imports the events without their schemas" in refused
+        sarit(node, "import", file, "shop/again", "--create", "--no-schemas")
+        piped = sarit(node, "export", "shop/orders", "-", "--as", "jsonl")
+        assert len(piped[0].splitlines()) == 2
+        assert "without the schemas of its events" in piped[1]

@@ -112,9 +112,11 @@ class RegistryClient:
         # Older registries do not know the prefix.  ALL_CONTEXTS is no beginning of a name.
         return [name for name in found if name.startswith(prefix) or prefix == ALL_CONTEXTS]
 
-    def holders(self, schema_id: int) -> list[tuple[str, int]]:
-        """Return subject and number of the versions that hold the schema of an id."""
-        answer = list_of(self._calls.call("GET", ("schemas", "ids", str(schema_id), "versions")), dict)
+    def holders(self, schema_id: int, *, deleted: bool = False) -> list[tuple[str, int]]:
+        """Return subject and number of the versions that hold the schema of an id; `deleted`: also softly deleted
+        ones."""
+        path = ("schemas", "ids", str(schema_id), "versions")
+        answer = list_of(self._calls.call("GET", path, {"deleted": deleted or None}), dict)
         return [(field(one, "subject", str), field(one, "version", int)) for one in answer]
 
     def referenced(self, schema: Schema) -> dict[str, Schema]:

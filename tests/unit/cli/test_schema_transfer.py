@@ -101,7 +101,7 @@ def test_registry_that_takes_no_ids_is_named_with_the_way_out(fake):  # noqa: F8
         other.modes[None] = "READONLY"
         refused = run("import", "all.jsonl", "--registry", other.url, code=1)
         assert "the registry takes no ids of another one for s" in refused
-        assert "--new-ids registers the schemas with new ids" in refused
+        assert "give the schemas new ids with --new-ids" in refused
 
 
 @pytest.mark.parametrize(

@@ -204,11 +204,20 @@ class Imported:
     ids: dict[int, int]
 
 
-class Import:
-    """One import.  `keep_ids`: register with the ids and versions of the file; otherwise with new ones."""
+NEW_IDS: Final = (
+    "import into another registry, or give the schemas new ids with --new-ids (events that carry the old ids cannot be "
+    "read by them)"
+)
 
-    def __init__(self, client: RegistryClient, *, keep_ids: bool = True) -> None:
+
+class Import:
+    """One import.  `keep_ids`: register with the ids and versions of the file; otherwise with new ones.
+
+    `advice`: what to do if the registry cannot keep them, for errors."""
+
+    def __init__(self, client: RegistryClient, *, keep_ids: bool = True, advice: str = NEW_IDS) -> None:
         self._client = client
+        self._advice = advice
         self._keep_ids = keep_ids
         self._modes: dict[str, str | None] = {}  # subjects that are in mode IMPORT -> the mode that each had
         self._numbers: dict[tuple[str, int], int] = {}  # without `keep_ids`: versions of the file -> versions here
@@ -250,14 +259,12 @@ class Import:
                 numbers = self._client.versions(subject, deleted=True)
             except NotFound:
                 continue
-            for number in numbers:
-                here = self._client.version(subject, number, deleted=True)
-                if (given := wanted.get((subject, number))) is None or not self._same(here, given):
-                    other = "is not in the file" if given is None else f"is another one, id {given.id}, in the file"
+            for number in set(numbers) & {version for held, version in wanted if held == subject}:
+                here, given = self._client.version(subject, number, deleted=True), wanted[subject, number]
+                if not self._same(here, given):
                     raise Conflict(
-                        f"version {number} of {subject}, id {here.id}, is in the registry, and {other}: import into a "
-                        "registry without this subject, or give the schemas new ids with --new-ids (events that carry "
-                        "the old ids cannot be read by them)"
+                        f"version {number} of {subject}, id {here.id}, is in the registry, and is another one, id "
+                        f"{given.id}, in the file: {self._advice}"
                     )
                 found.add((subject, number))
         return found
@@ -286,7 +293,7 @@ class Import:
         except (Conflict, Invalid) as error:
             raise Conflict(
                 f"version {held.version} of {held.subject}, id {held.id}: {error}; an id of the registry cannot stand "
-                "for two schemas: import into another registry, or give new ids with --new-ids"
+                f"for two schemas: {self._advice}"
             ) from None
 
     def _renumbered(self, subject: str) -> Callable[[SchemaReference], SchemaReference]:
@@ -301,13 +308,10 @@ class Import:
     def _begin(self, subject: str) -> None:
         before = self._client.own_mode(subject)
         try:
-            # What the subject has already is in the file with the same ids, so it may be forced.
+            # Forced, since the subject may have versions: none of the file has a number of theirs with another id.
             self._client.set_mode(_IMPORT, subject, force=True)
         except (Invalid, Conflict) as error:
-            raise Invalid(
-                f"the registry takes no ids of another one for {subject}: {error}; --new-ids registers the schemas "
-                "with new ids, and events that carry the old ids cannot be read by them"
-            ) from None
+            raise Invalid(f"the registry takes no ids of another one for {subject}: {error}; {self._advice}") from None
         self._modes[subject] = None if before == _IMPORT else before
 
     def _end(self) -> None:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from sarit.cli.contexts import registry_for
 from sarit.cli.names import STREAM
 from sarit.cli.near_names import NamedCommand
 from sarit.cli.options import controller_option, count_of, format_option, show
 from sarit.cli.pipes import end_interrupted
-from sarit.cli.transfer import stream_properties
+from sarit.cli.transfer import stream_properties, stream_schemas
 from sarit.cli.transfer.limits import EXPORT_NOTE_BYTES
 from sarit.cli.transfer.output import LinesOutput, PartsOutput
 from sarit.cli.transfer.progress import Noted, Shown
@@ -24,7 +25,10 @@ from sarit.core.times import parse_time
 from sarit.env.real import RealClock
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from sarit.cli.transfer.output import Output
+    from sarit.cli.transfer.stream_schemas import SchemaCollector
     from sarit.client.aio import Client
     from sarit.core.cuts import StreamCut
     from sarit.core.names import StreamName
@@ -48,25 +52,45 @@ def format_of(path: str, given: str | None) -> str:
 @click.option("--as", "form", type=click.Choice(["jsonl", "parquet", "raw"]), help="The format, if the name is silent.")
 @click.option("--from", "start", default="head", show_default=True, metavar="head|CUT|TIME", help="Where to begin.")
 @click.option("--to", "end", default="tail", show_default=True, metavar="tail|CUT|TIME", help="Where to end.")
+@click.option("--registry", metavar="URL", help="Where the schemas of its events are, as of `sarit schema`.")
+@click.option("--no-schemas", is_flag=True, help="Leave out the schemas that events name in their headers.")
 @controller_option
 @format_option
-def export(name: StreamName, file: str, form: str | None, start: str, end: str, controller: str, output: str) -> None:
+def export(
+    name: StreamName, file: str, form: str | None, start: str, end: str, registry: str | None, no_schemas: bool,
+    controller: str, output: str,
+) -> None:  # fmt: skip
     """Write the events of SCOPE/STREAM to FILE, with their keys; "-" is standard output.
 
     The format is that of the name: .jsonl, .raw, or .parquet, which is a directory of files.  It ends at the tail as it
     was at the beginning.  An export that was interrupted or killed goes on where it was when it is repeated: until it
     is done, FILE.progress says how far it is.
+
+    The properties of the stream are in FILE.properties.  If these say that events name their schemas in a header
+    (schema-header: confluent), the schemas are in FILE.schemas, from the registry that has them.
     """
     chosen = format_of(file, form)
+    context = click.get_current_context()
+
+    def collector(properties: Mapping[str, str], *, goes_on: bool) -> SchemaCollector | None:
+        if not stream_schemas.wanted(file, properties, without=no_schemas):
+            return None
+        from sarit.cli.schema.registry import open_registry
+
+        client = open_registry(registry_for(context, registry))
+        return stream_schemas.SchemaCollector(file, name, client, goes_on=goes_on)
+
     try:
-        events = asyncio.run(_export(name, file, chosen, start, end, controller))
+        events = asyncio.run(_export(name, file, chosen, start, end, controller, collector))
     except KeyboardInterrupt:
         end_interrupted("" if file == "-" else "the export is not complete; the same command goes on where it was")
     report = {"stream": str(name), "file": file, "events": events}
     show(output, report, f"{count_of(events, 'event')} of {name} in {file}", err=output == "text" or file == "-")
 
 
-async def _export(name: StreamName, file: str, form: str, start: str, end: str, controller: str) -> int:
+async def _export(
+    name: StreamName, file: str, form: str, start: str, end: str, controller: str, collector: Callable[..., Any]
+) -> int:
     from sarit.client import aio
 
     described = {"stream": str(name), "format": form, "from": start, "to": end}
@@ -86,11 +110,13 @@ async def _export(name: StreamName, file: str, form: str, start: str, end: str, 
         output: Output = PartsOutput(file, written) if form == "parquet" else LinesOutput(
             file, raw=form == "raw", noted=written
         )  # fmt: skip
+        properties = await client.stream(name).properties()
+        schemas = collector(properties, goes_on=written is not None)
         if written is None:
             if file != "-":
-                stream_properties.write(file, await client.stream(name).properties())
+                stream_properties.write(file, properties)
             noted.write({**before, "output": output.note() or {"parts": 0}})
-        return await _copy(client, name, output, noted, before)
+        return await _copy(client, name, output, noted, before, schemas)
 
 
 def _check_absent(file: str) -> None:
@@ -114,7 +140,10 @@ async def _cut(client: Client, name: StreamName, text: str) -> StreamCut:
     return found
 
 
-async def _copy(client: Client, name: StreamName, output: Output, noted: Noted, before: dict[str, Any]) -> int:
+async def _copy(
+    client: Client, name: StreamName, output: Output, noted: Noted, before: dict[str, Any],
+    schemas: SchemaCollector | None,
+) -> int:  # fmt: skip
     first, last = cuts.from_text(before["position"]), cuts.from_text(before["end"])
     assert first is not None
     assert last is not None
@@ -139,6 +168,8 @@ async def _copy(client: Client, name: StreamName, output: Output, noted: Noted, 
             while (found := await reader.next_events()) is not None:
                 events, segment = list(found.left), found.segment.packed
                 whole = False
+                if schemas is not None:
+                    schemas.add(events)
                 output.write([row_of(event, segment) for event in events])
                 whole = True
                 size = sum(map(len, events))

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
+from sarit.cli.contexts import registry_for
 from sarit.cli.limits import MAX_LINE_BYTES
 from sarit.cli.names import STREAM
 from sarit.cli.near_names import NamedCommand
 from sarit.cli.options import controller_option, count_of, format_option, show
 from sarit.cli.pipes import TOO_LONG, end_interrupted
-from sarit.cli.transfer import parquet_format, raw_format, stream_properties
+from sarit.cli.transfer import parquet_format, raw_format, stream_properties, stream_schemas
 from sarit.cli.transfer.export_command import format_of
 from sarit.cli.transfer.limits import FILE_BEGIN_BYTES, IMPORT_BATCH_BYTES, IMPORT_BATCH_EVENTS, IMPORT_READ_BYTES
 from sarit.cli.transfer.progress import Noted, Shown
@@ -41,11 +42,13 @@ if TYPE_CHECKING:
 @click.option("--drop-unknown", is_flag=True, help="Leave out fields and columns that an event cannot have.")
 @click.option("--create", is_flag=True, help="Create scope and stream when they are missing.")
 @click.option("--progress", type=click.Path(dir_okay=False), help="The file of progress.  [default: FILE.import]")
+@click.option("--registry", metavar="URL", help="Where to register the schemas of its events, as of `sarit schema`.")
+@click.option("--no-schemas", is_flag=True, help="Do not register the schemas in FILE.schemas.")
 @controller_option
 @format_option
 def import_(
     file: str, name: StreamName, form: str | None, drop_unknown: bool, create: bool, progress: str | None,
-    controller: str, output: str,
+    registry: str | None, no_schemas: bool, controller: str, output: str,
 ) -> None:  # fmt: skip
     """Write the events of FILE to SCOPE/STREAM; "-" is standard input.
 
@@ -55,8 +58,15 @@ def import_(
 
     Events of one key stay in their order.  The key is the one in the file.  Events without one, as plain events, stay
     in the order of the segment that they were in.
+
+    If there is FILE.schemas, its schemas are registered before, with the ids that the events name.
     """
     chosen = format_of(file, form)
+    if not no_schemas and file != "-" and stream_schemas.path_of(file).exists():
+        from sarit.cli.schema.registry import open_registry
+
+        count = stream_schemas.register(file, open_registry(registry_for(click.get_current_context(), registry)))
+        click.echo(f"sarit: {count_of(count, 'schema')} registered", err=True)
     try:
         rows = _rows(file, chosen, drop_unknown=drop_unknown)
         events = asyncio.run(_import(file, name, chosen, rows, create, progress, controller))
