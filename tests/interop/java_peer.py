@@ -14,15 +14,15 @@ SOURCE = Path(__file__).parent / "java" / "GroupPeer.java"
 SHARED = os.environ.get("SARIT_TEST_MAVEN") == "1"
 
 
-def compiled(target: Path, source: Path = SOURCE) -> str:
+def compiled(target: Path, source: Path = SOURCE, peer: str = "pravega") -> str:
     """The class path of the program, compiled into `target`.  Raises PeerMissing: no JDK, or no packages here.
 
-    The packages are those of the benchmarks' peer: the tests bring them only when SARIT_TEST_MAVEN is 1."""
-    if not SHARED and not (CACHE / "pravega" / "pom.sha256").exists():
-        raise PeerMissing("Pravega's Java client is not in .cache/peers (make bench brings it, SARIT_TEST_MAVEN=1 too)")
+    The packages are those of a benchmarks' peer: the tests bring them only when SARIT_TEST_MAVEN is 1."""
+    if not SHARED and not (CACHE / peer / "pom.sha256").exists():
+        raise PeerMissing(f"{peer} is not in .cache/peers (SARIT_TEST_MAVEN=1 brings it, make bench some)")
     if shutil.which("javac") is None:
         raise PeerMissing("there is no javac (a JDK)")
-    classes = class_path("pravega")
+    classes = class_path(peer)
     done = subprocess.run(
         ["javac", "-cp", classes, "-d", str(target), str(source)], capture_output=True, text=True, check=False
     )

@@ -24,7 +24,7 @@ from sarit.registry.limits import (
 from sarit.registry.names import shown
 from sarit.registry.policies import check_policy, in_force
 from sarit.registry.records import NO_NUMBERS, Counters, Head, Remains, TypeNumbers
-from sarit.registry.values import Encoding, GroupName, Mode, Registered, Schema, Settings, Version
+from sarit.registry.values import Encoding, GroupName, Mode, Registered, Schema, Settings, Version, takes
 from sarit.schemas.compatibility import PolicyName
 
 if TYPE_CHECKING:
@@ -115,11 +115,15 @@ class RegisterRows:
 
 
 def holding(rows: RegisterRows, wanted: Registration) -> Version | None:
-    """Return the latest version that holds the schema and is not deleted, if a registration may be answered by it."""
+    """Return the latest version that holds the schema and is not deleted, if a registration may be answered by it.
+
+    A version that was registered without a type, as Confluent's clients do, is one of any type."""
     live = [
         one
         for one in rows.held
-        if not one.deleted and wanted.version in (None, one.number) and (not wanted.typed or one.type == wanted.type)
+        if not one.deleted
+        and wanted.version in (None, one.number)
+        and (not wanted.typed or one.type in ("", wanted.type))
     ]
     if rows.id is not None and wanted.id not in (None, rows.id):
         return None
@@ -160,7 +164,8 @@ def check_registration(rows: RegisterRows, wanted: Registration) -> None:
 def kind_refusal(name: GroupName, head: Head, latest: Version | None, schema: Schema, type: str) -> WrongKind | None:
     """Return the refusal of a schema whose kind or type a group does not take; None if it does."""
     what = shown(str(name))
-    if head.kind is not None and (head.kind, head.format_name) != (schema.kind, schema.format_name):
+    if not takes(head.kind, head.format_name, schema):
+        assert head.kind is not None
         return WrongKind(f"group {what} holds schemas of the kind {head.kind.value}, not {schema.kind.value}", "kind")
     if head.created and not head.many_types and latest is not None and latest.type != type:
         text = f"group {what} holds schemas of the type {shown(latest.type)} alone, not {shown(type)}"

@@ -50,3 +50,8 @@ MAX_REGISTRY_BODY_BYTES: Final = 7 * MIB
 REGISTRY_ANSWER_SECONDS: Final = 20.0
 # How many characters of a path the log shows.
 MAX_LOGGED_PATH_CHARS: Final = 200
+
+# -- Pravega's API -----------------------------------------------------------------------------
+PRAVEGA_GROUPS: Final = 100  # in a page of groups when a client names no number
+MAX_PRAVEGA_GROUPS: Final = 1000  # in one page of groups
+MAX_PRAVEGA_ANSWER_BYTES: Final = 32 * MIB  # the data and texts of the schemas in one list

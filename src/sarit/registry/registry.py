@@ -33,7 +33,7 @@ from sarit.registry.records import Head, Remains
 from sarit.registry.references import References
 from sarit.registry.registration import Registrations
 from sarit.registry.rows import Rows
-from sarit.registry.values import LATEST, FoundVersion, Group, GroupName, Mode, Settings
+from sarit.registry.values import LATEST, FoundVersion, Group, GroupName, Mode, Settings, takes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -112,7 +112,7 @@ class Registry:
         held = [
             one
             for one in await self._rows.held(schema.id, name, head)
-            if (deleted or not one.deleted) and new.type in ("", one.type)
+            if (deleted or not one.deleted) and (not new.type or one.type in ("", new.type))
         ]
         if not held:
             raise NotThere(Missing.SCHEMA, f"no version of group {shown(str(name))} holds the schema")
@@ -155,7 +155,8 @@ class Registry:
         (Pravega's canRead).  Raises NotThere(GROUP), BadSchema, WrongKind."""
         group = await self._rows.group(check_group(name))
         head = group.require()
-        if head.kind is not None and (head.kind, head.format_name) != (new.kind, new.format_name):
+        if not takes(head.kind, head.format_name, new):
+            assert head.kind is not None
             raise WrongKind(f"group {shown(str(name))} holds schemas of the kind {head.kind.value}", "kind")
         parsed = await self._parse(name, new)
         policy = group.settings.policy

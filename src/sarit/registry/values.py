@@ -15,12 +15,15 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
+from sarit.schemas.definitions import Kind
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sarit.schemas.compatibility import Policy
-    from sarit.schemas.definitions import Kind
 
+# The format of an opaque schema that is a FileDescriptorSet of Protobuf with imports, of which no text can be made.
+PROTOBUF_FORMAT: Final = "Protobuf"
 LATEST: Final = -1  # in place of a version: the highest one that is not deleted
 
 
@@ -100,6 +103,13 @@ class FoundVersion:
     name: GroupName
     version: Version
     schema: Schema
+
+
+def takes(kind: Kind | None, format_name: str, new: NewSchema | Schema) -> bool:
+    """Return whether a group of a kind and a format takes a schema, as far as these are concerned."""
+    if kind is None or (kind, format_name) == (new.kind, new.format_name):
+        return True
+    return kind is Kind.PROTOBUF and (new.kind, new.format_name) == (Kind.OPAQUE, PROTOBUF_FORMAT)
 
 
 class Mode(Enum):
