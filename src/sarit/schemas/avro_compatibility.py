@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Invalid
 from sarit.schemas.avro_types import NAMED
-from sarit.schemas.claims import Claim, reasons_of, settle
+from sarit.schemas.claims import Claim, reasons_of, resolve_claims
 from sarit.schemas.limits import MAX_SCHEMA_STEPS
 from sarit.schemas.schema_text import shown
 
@@ -57,11 +57,11 @@ class _Resolution:
         self._fields: dict[int, dict[str, int]] = {}
 
     def resolve(self, reader: AvroType, writer: AvroType) -> Claim:
-        """Return the claim that a reader's type reads a writer's, settled."""
+        """Return the claim that a reader's type reads a writer's, resolved."""
         first = self._claim(reader, writer)
         while self._left:
             self._compare(*self._left.pop())
-        settle(self._claims.values())
+        resolve_claims(self._claims.values())
         return first
 
     def _claim(self, reader: AvroType, writer: AvroType) -> Claim:

@@ -23,7 +23,7 @@ _PATH_SHOWN: Final = 400
 class Claim:
     """A claim.  `reasons`: a path from it and a sentence each.  `all_of`, `any_of`: paths from it, and claims there.
 
-    `none`: the sentence for the case that no claim of `any_of` is true.  `holds` is valid after `settle`."""
+    `none`: the sentence for the case that no claim of `any_of` is true.  `holds` is valid after `resolve_claims`."""
 
     reasons: list[tuple[str, str]] = field(default_factory=list)
     all_of: list[tuple[str, Claim]] = field(default_factory=list)
@@ -46,7 +46,7 @@ class Claim:
         self._choices += 1
 
 
-def settle(claims: Iterable[Claim]) -> None:
+def resolve_claims(claims: Iterable[Claim]) -> None:
     """Set `holds` of claims, which are all that these rest on."""
     false = [claim for claim in claims if claim.reasons]
     for claim in false:

@@ -17,8 +17,8 @@ from sarit.core.errors import Invalid
 from sarit.schemas import avro_compatibility, json_compatibility
 from sarit.schemas.avro_definition import parse_avro
 from sarit.schemas.avro_forms import normal_text
-from sarit.schemas.json_compatibility import parse_json_schema
-from sarit.schemas.schema_text import check_sizes, plain_json
+from sarit.schemas.json_definition import normal_json_text, parse_json_schema
+from sarit.schemas.schema_text import check_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,10 +58,8 @@ def parse_definition(kind: Kind, text: str, references: Mapping[str, str] | None
         return _opaque(text, given)
     if kind is Kind.PROTOBUF:
         raise Invalid("schemas of Protobuf are not supported yet")
-    if given:
-        raise Invalid("references of JSON Schema are not supported yet")
-    json = parse_json_schema(text)
-    return Definition(kind, plain_json(json), "", json)
+    json = parse_json_schema(text, given)
+    return Definition(kind, normal_json_text(json), "", json)
 
 
 def _opaque(text: str, references: Mapping[str, str]) -> Definition:

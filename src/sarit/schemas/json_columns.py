@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from sarit.core.errors import Invalid
 from sarit.schemas.column_types import TIMESTAMP, check_columns, sql_name
-from sarit.schemas.json_compatibility import parse_json_schema
+from sarit.schemas.json_definition import parse_json_schema
 from sarit.schemas.limits import MAX_JSON_FIELDS
 from sarit.schemas.schema_text import plain_json, shown
 
@@ -30,7 +30,7 @@ _JSON: Final = pa.string()  # of a value without a single type
 
 def json_columns(text: str) -> pa.Schema:
     """Return the columns of a schema of objects.  Raises Invalid: it has no properties, or too many."""
-    schema = parse_json_schema(text)
+    schema = parse_json_schema(text).root
     found = _Columns(schema).type(schema, "")
     if not pa.types.is_struct(found) or not found.num_fields:
         raise Invalid(

@@ -1,201 +1,359 @@
 """Whether documents of one JSON Schema are all allowed by another, as far as a checked subset of keywords tells.
 
-The subset: `type`, `enum`, `properties`, `required`, `additionalProperties`.  Annotations are ignored.  Any other
-keyword is compared by its value: where that changed, the schemas count as incompatible, with the keyword as the reason.
-So schemas that count as compatible are, and some that are do not count.
+A reader's schema with schemas of the writer, which all allow a value, is a claim (`claims.py`) that the reader's allows
+it, too.  It rests on the claims about properties and items, and on those about the schemas that the reader's refers to
+or is made of.  Of the writer's only what is sure is used (`json_facts.py`).
 
-- A writer's schema that does not close its objects allows any value under any name: a property that a reader's schema
-  adds must allow all of them, or the writer's must not have it by `additionalProperties: false`.
-- A default is an annotation: no reader fills it in, so it makes no required property optional.
-- References within the document are not followed, for what they lead to is equal: they must lead into `$defs` or
-  `definitions`.  Schemas with any other reference, and those with `unevaluatedProperties`, must be equal as a whole.
+The subset: `type`, `enum`, `const`, `$ref`, `allOf`, `anyOf`, `oneOf`, `not`, bounds of numbers and sizes, `required`,
+`properties`, `patternProperties`, `additionalProperties`, `propertyNames`, `items`, `prefixItems`, `additionalItems`,
+`uniqueItems`, `multipleOf`.  Annotations are ignored.  Any other keyword of the reader's is compared by its value, with
+what its references lead to: where the writer's does not have the same, the schemas count as incompatible, with the
+keyword as the reason.  So schemas that count as compatible are, and some that are do not count:
+
+- A schema of several alternatives is split: each of the writer's must be allowed.  Of `oneOf`, all alternatives but one
+  must be impossible: by their types, or by different constants in a property that is required.
+- A pattern is compared as a text: whether it matches a name is not asked.
+- A schema with `unevaluatedProperties` or `unevaluatedItems` beside schemas for the same value, or with references that
+  are not resolved, is compatible with itself alone.
+
+Two kinds of answers differ from those of Confluent's registry on purpose: it accepts schemas although a validator then
+refuses documents, and refuses some that allow the same:
+
+- A writer's schema that does not close its objects allows any value under any name.  So a property that a reader's
+  schema adds must allow all of them, or the writer's must not have it, as by `additionalProperties: false`: as there.
+  But one that allows everything (`{}`) may be added, and one that is required may be added nowhere: a default is an
+  annotation, for no reader fills it in.
+- Bounds are compared by what they allow: an integer above 0 is one of 1 or more, and constants are within bounds.
 
 Pure.
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Final
 
 from sarit.core.errors import Invalid
-from sarit.schemas.limits import MAX_INCOMPATIBILITIES, MAX_SCHEMA_STEPS
-from sarit.schemas.schema_text import check_sizes, parse_schema_json, plain_json, shown
+from sarit.schemas.claims import Claim, reasons_of, resolve_claims
+from sarit.schemas.json_facts import (
+    ALL_TYPES,
+    NUMBERS,
+    SIZES,
+    Facts,
+    facts_of,
+    lower_bounds,
+    may_be_equal,
+    prefix_of,
+    rest_of,
+    shown_types,
+    types_allowed,
+    upper_bounds,
+)
+from sarit.schemas.json_keywords import is_annotation
+from sarit.schemas.json_likeness import Likeness
+from sarit.schemas.limits import MAX_SCHEMA_ALTERNATIVES, MAX_SCHEMA_STEPS, MAX_TELLING_LEVELS
+from sarit.schemas.schema_text import plain_json, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Mapping
 
-ANNOTATIONS: Final = frozenset(("$schema", "$id", "$comment", "title", "description", "default", "examples", "format"))
-_SUBSET: Final = frozenset(("type", "enum", "properties", "required", "additionalProperties"))
-_TYPES: Final = frozenset(("null", "boolean", "object", "array", "number", "string", "integer"))
-_REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
-_WITHIN: Final = ("#/$defs/", "#/definitions/")
-_KINDS: Final = (
-    (bool, "boolean"),
-    (int, "integer"),
-    (float, "number"),
-    (str, "string"),
-    (list, "array"),
-    (dict, "object"),
-)
+    from sarit.schemas.json_definition import JsonSchema
+
+_ALTERNATIVES: Final = ("anyOf", "oneOf")
+_SUBSET: Final = frozenset(
+    ("type", "enum", "const", "$ref", "allOf", "anyOf", "oneOf", "not", "minimum", "maximum", "exclusiveMinimum",
+     "exclusiveMaximum", "required", "properties", "patternProperties", "additionalProperties", "propertyNames",
+     "items", "prefixItems", "additionalItems", "uniqueItems", "multipleOf",
+     *(name for one in SIZES for name in one[:2]))
+)  # fmt: skip
+# A keyword, and others that mean something beside it alone.
+_LEADS: Final[Mapping[str, tuple[str, ...]]] = {
+    "if": ("if", "then", "else"),
+    "contains": ("contains", "minContains", "maxContains"),
+}
+_LED: Final = frozenset(("then", "else", "minContains", "maxContains"))
+_UNEVALUATED: Final[Mapping[str, str]] = {"unevaluatedProperties": "object", "unevaluatedItems": "array"}
+_DEPENDENCIES: Final = ("dependencies", "dependentRequired", "dependentSchemas")
+# Of keywords outside the subset, those that are about values of one type.
+_ABOUT: Final[Mapping[str, frozenset[str]]] = {
+    "pattern": frozenset(("string",)), "contains": frozenset(("array",)),
+    **dict.fromkeys(_DEPENDENCIES, frozenset(("object",))),
+}  # fmt: skip
+# Keywords that every draft reads alike.
+_OF_ALL_DRAFTS: Final = frozenset(("pattern",))
+_CLAIM_STEPS: Final = 5  # for a claim is kept, in half a kilobyte or more
 
 
-def parse_json_schema(text: str) -> Any:
-    """Return the JSON of a schema.  Raises Invalid for one whose keywords of the subset are malformed."""
-    check_sizes([text])
-    schema = parse_schema_json(text, "the JSON Schema")
-    for path, one in _positions(schema):
-        why = _fault(one)
-        if why:
-            raise Invalid(f"the JSON Schema, {shown(path or '/')}: {why}")
-    return schema
-
-
-def incompatibilities(reader: Any, writer: Any) -> list[str]:
+def incompatibilities(reader: JsonSchema, writer: JsonSchema) -> list[str]:
     """Return why the reader's schema may not allow documents of the writer's: a path and a sentence each.
 
-    Both schemas are from `parse_json_schema`.  At most `MAX_INCOMPATIBILITIES`; none if all documents are allowed.
-    Raises Invalid for schemas that are too large together."""
-    if plain_json(reader) == plain_json(writer):
+    At most `MAX_INCOMPATIBILITIES`; none if all documents are allowed.  Raises Invalid for schemas that are too large
+    together."""
+    if reader.texts == writer.texts:
         return []
-    if any(_refers_elsewhere(one) for one in (reader, writer)):
-        return ["/: a schema with references outside of $defs and definitions is compatible with itself alone"]
-    comparison = _Comparison()
-    comparison.compare(reader, writer, "")
-    return comparison.reasons[:MAX_INCOMPATIBILITIES]
+    if reader.alone or writer.alone:
+        return ["/: a schema with anchors, dynamic references or an $id inside is compatible with itself alone"]
+    return reasons_of(_Comparison(reader, writer).compare())
 
 
 class _Comparison:
-    """The reasons that one comparison has found, and the steps it took.  Internal."""
+    """All claims that two schemas lead to.  Internal."""
 
-    def __init__(self) -> None:
-        self.reasons: list[str] = []
+    def __init__(self, reader: JsonSchema, writer: JsonSchema) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._same_draft = reader.drafts == writer.drafts and len(reader.drafts) == 1
+        self._claims: dict[tuple[int, ...], Claim] = {}
+        self._left: list[tuple[Claim, Any, tuple[Any, ...]]] = []
+        self._choices: list[Claim] = []
+        self._schemas: dict[tuple[str, str], dict[str, Any]] = {}
+        self._likeness = Likeness(reader, writer, self._count)
         self._steps = 0
 
-    def compare(self, reader: Any, writer: Any, path: str) -> None:
-        """Compare two schemas at a path of the reader's.  As deep as the schemas, whose levels are bounded."""
-        self._count(1)
-        if writer is False or len(self.reasons) >= MAX_INCOMPATIBILITIES:
-            return
-        ours, theirs = ({} if one is True else one for one in (reader, writer))
-        if reader is False:
-            self._add(path, "the reader's schema allows nothing here, and the writer's something")
-        elif not set(ours) <= ANNOTATIONS:
-            self._compare_keywords(ours, theirs, path)
+    def compare(self) -> Claim:
+        """Return the claim that the reader's schema allows what the writer's does, resolved."""
+        top = Claim()
+        self._need(top, "", self._reader.root, (self._writer.root,))
+        while self._left:
+            self._work(*self._left.pop())
+        resolve_claims((top, *self._claims.values(), *self._choices))
+        return top
 
     def _count(self, steps: int) -> None:
         self._steps += steps
         if self._steps > MAX_SCHEMA_STEPS:
-            raise Invalid("the schemas are too large to be compared: use fewer properties")
+            raise Invalid("the schemas are too large to be compared: use fewer properties and alternatives")
 
-    def _add(self, path: str, why: str) -> None:
-        self.reasons.append(f"{shown(path or '/')}: {why}")
+    def _claim(self, reader: Any, writer: Iterable[Any]) -> Claim | None:
+        """Return the claim that a schema allows what all schemas of the writer do; None if it is true."""
+        nodes = {id(one): one for one in writer if one is not True}
+        self._count(_CLAIM_STEPS + len(nodes))
+        if reader is True or any(one is False for one in nodes.values()):
+            return None
+        key = (id(reader), *sorted(nodes))
+        found = self._claims.get(key)
+        if found is None:
+            found = self._claims[key] = Claim()
+            self._left.append((found, reader, tuple(nodes.values())))
+        return found
 
-    def _compare_keywords(self, reader: dict[str, Any], writer: dict[str, Any], path: str) -> None:
-        if "unevaluatedProperties" in reader and plain_json(reader) != plain_json(writer):
-            self._add(path, "a schema with unevaluatedProperties is compatible with itself alone")
+    def _need(self, claim: Claim, path: str, reader: Any, writer: Iterable[Any]) -> None:
+        inner = self._claim(reader, writer)
+        if inner is not None:
+            claim.need(path, inner)
+
+    def _work(self, claim: Claim, reader: Any, writer: tuple[Any, ...]) -> None:
+        """Find what a claim rests on."""
+        facts = facts_of(self._writer, writer)
+        self._count(len(facts.given))
+        if facts.empty:
             return
-        for keyword in sorted((reader.keys() | writer.keys()) - _SUBSET - ANNOTATIONS):
-            self._count(1)
-            ours, theirs = (plain_json([one[keyword]]) if keyword in one else "" for one in (reader, writer))
-            if ours != theirs:
-                self._add(f"{path}/{keyword}", "this keyword is compared by its value alone, which changed")
-        types = _types(writer)
-        lacking = sorted(one for one in types - _types(reader) if one != "integer" or "number" not in _types(reader))
+        if reader is False:
+            claim.reasons.append(("", "the reader's schema allows nothing here, and the writer's something"))
+            return
+        if self._same_draft and any(self._likeness.alike(reader, one) for one in facts.given.values()):
+            return
+        view = self._reader.view(reader)
+        if any(name in view and kind in facts.types for name, kind in _UNEVALUATED.items()):
+            why = "a schema with unevaluatedProperties or unevaluatedItems is compatible with itself alone"
+            claim.reasons.append(("", why))
+            return
+        parts = self._parts(view, facts)
+        if parts:
+            for one in parts:
+                self._need(claim, "", reader, (*writer, one))
+            return
+        self._compare_made_of(claim, reader, view, writer, facts)
+        self._compare_values(claim, view, facts)
+        if "object" in facts.types:
+            self._compare_objects(claim, view, facts)
+        if "array" in facts.types:
+            self._compare_items(claim, view, facts)
+        for keyword in sorted(view.keys() - _SUBSET - _LED - _UNEVALUATED.keys()):
+            about = not facts.types.isdisjoint(_ABOUT.get(keyword, ALL_TYPES))
+            if about and not is_annotation(keyword) and not self._is_kept(keyword, view, facts):
+                why = "this keyword is compared by its value alone, and the writer's schema does not have the same"
+                claim.reasons.append((f"/{keyword}", why))
+
+    # -- alternatives -------------------------------------------------------------------------
+
+    def _parts(self, view: dict[str, Any], facts: Facts) -> list[Any]:
+        """Return alternatives of which each value of the writer's is allowed by one; [] for nothing to split."""
+        if facts.choices and math.prod(map(len, facts.choices)) <= MAX_SCHEMA_ALTERNATIVES:
+            return facts.choices[0]
+        if any(name in view and not self._is_kept(name, view, facts) for name in _ALTERNATIVES):
+            if facts.values is not None:
+                self._count(len(facts.values))
+                return [self._made("const", one) for one in facts.values] if len(facts.values) > 1 else []
+            types = facts.types - NUMBERS | ({"number"} if facts.types & NUMBERS else set())
+            return [self._made("type", one) for one in sorted(types)] if len(types) > 1 else []
+        return []
+
+    def _made(self, keyword: str, value: Any) -> dict[str, Any]:
+        """Return a schema that no text has, the same object for the same keyword and value."""
+        return self._schemas.setdefault((keyword, plain_json(value)), {keyword: value})
+
+    def _compare_made_of(
+        self, claim: Claim, reader: dict[str, Any], view: dict[str, Any], writer: tuple[Any, ...], facts: Facts
+    ) -> None:
+        """Compare the schemas that one refers to or is made of, which are about the same value."""
+        target = self._reader.target(reader)
+        if target is not None:
+            self._need(claim, "", target, writer)
+        for index, one in enumerate(view.get("allOf", ())):
+            self._need(claim, f"/allOf/{index}", one, writer)
+        for name in _ALTERNATIVES:
+            if name in view and not self._is_kept(name, view, facts):
+                self._choose(claim, name, view[name], writer, facts)
+        if "not" in view and not self._is_kept("not", view, facts) and not self._apart([view["not"]], facts):
+            claim.reasons.append(("/not", "the writer's schema may allow what the reader's does not"))
+
+    def _choose(self, claim: Claim, name: str, those: list[Any], writer: tuple[Any, ...], facts: Facts) -> None:
+        possible = those
+        if name == "oneOf":
+            possible = [one for one in those if not self._apart([one], facts)]
+            if len(possible) > 1:
+                why = "more than one alternative of the reader's schema may allow what the writer's does"
+                claim.reasons.append(("/oneOf", why))
+                return
+        choice = Claim(none="no alternative of the reader's schema allows all that the writer's does")
+        for index, one in enumerate(those):
+            if any(one is other for other in possible):
+                inner = self._claim(one, writer)
+                if inner is None:
+                    return
+                choice.choose(f"/{index}", inner)
+        if not choice.any_of:
+            choice.reasons.append(("", choice.none))
+        self._choices.append(choice)
+        claim.need(f"/{name}", choice)
+
+    def _apart(self, reader: list[Any], facts: Facts, levels: int = MAX_TELLING_LEVELS) -> bool:
+        """Return whether it is sure that no value of the writer's is allowed by all of some schemas of the reader's."""
+        ours = facts_of(self._reader, reader)
+        self._count(_CLAIM_STEPS + len(ours.given) + len(facts.nodes))
+        types = ours.types & facts.types
+        if not types:
+            return True
+        if ours.values is not None and facts.values is not None:
+            self._count(len(ours.values) * len(facts.values))
+            if not any(may_be_equal(one, other) for one in ours.values for other in facts.values):
+                return True
+        if not levels:
+            return False
+        for one in ours.choices:
+            if all(self._apart([*reader, inner], facts, levels - 1) for inner in one):
+                return True
+        if types != {"object"}:
+            return False
+        return any(
+            self._apart(ours.property(name), facts_of(self._writer, facts.property(name)), levels - 1)
+            for name in ours.required() | facts.required()
+        )
+
+    # -- keywords -----------------------------------------------------------------------------
+
+    def _is_kept(self, keyword: str, view: dict[str, Any], facts: Facts) -> bool:
+        """Return whether a schema of the writer's has a keyword with the same value."""
+        if not self._same_draft and keyword not in _OF_ALL_DRAFTS:
+            return False
+        if keyword in _DEPENDENCIES:
+            known = [node.get(keyword, {}) for node in facts.nodes]
+            ours = view[keyword].items()
+            return all(any(self._likeness.alike(one, there.get(name)) for there in known) for name, one in ours)
+        names = _LEADS.get(keyword, (keyword,))
+        return any(all(self._likeness.alike(view.get(name), node.get(name)) for name in names) for node in facts.nodes)
+
+    def _compare_values(self, claim: Claim, view: dict[str, Any], facts: Facts) -> None:
+        """Compare types, constants, and bounds of numbers and sizes."""
+        lacking = facts.types - types_allowed(view)
         if lacking:
-            self._add(f"{path}/type", f"the writer's schema allows {', '.join(lacking)}, and the reader's does not")
-        if "enum" in reader:
-            self._compare_enums(reader["enum"], writer.get("enum"), path)
-        if "object" in types:
-            self._compare_objects(reader, writer, path)
+            why = f"the writer's schema allows {shown_types(lacking)}, and the reader's does not"
+            claim.reasons.append(("/type", why))
+        for name in ("enum", "const"):
+            if name in view:
+                self._compare_constants(claim, name, view["enum"] if name == "enum" else [view["const"]], facts)
+        if facts.types & NUMBERS:
+            lower, upper = facts.lower(), facts.upper()
+            if any(lower is None or lower < one for one in lower_bounds(view)):
+                name = "minimum" if "minimum" in view else "exclusiveMinimum"
+                claim.reasons.append((f"/{name}", f"the writer's schema allows numbers below {view[name]}"))
+            if any(upper is None or upper < one for one in upper_bounds(view)):
+                name = "maximum" if "maximum" in view else "exclusiveMaximum"
+                claim.reasons.append((f"/{name}", f"the writer's schema allows numbers above {view[name]}"))
+            step = view.get("multipleOf", 1)
+            if "multipleOf" in view and not any(_divides(step, node.get("multipleOf")) for node in facts.nodes):
+                claim.reasons.append(
+                    ("/multipleOf", f"the writer's schema allows numbers that are no multiples of {step}")
+                )
+        for least, most, kind in SIZES:
+            if kind in facts.types:
+                if least in view and facts.least(least, kind) < view[least]:
+                    claim.reasons.append((f"/{least}", f"the writer's schema allows less than {view[least]}"))
+                if most in view and facts.most(most, kind) > view[most]:
+                    claim.reasons.append((f"/{most}", f"the writer's schema allows more than {view[most]}"))
 
-    def _compare_enums(self, reader: list[Any], writer: list[Any] | None, path: str) -> None:
-        if writer is None:
-            self._add(f"{path}/enum", "the writer's schema has no enum, and allows other values")
+    def _compare_constants(self, claim: Claim, name: str, ours: list[Any], facts: Facts) -> None:
+        if facts.values is None:
+            why = f"the writer's schema has no {name}, and allows other values"
+            claim.reasons.append((f"/{name}", why))
             return
-        self._count(len(reader) + len(writer))
-        known = set(map(plain_json, reader))
-        lacking = next((one for one in writer if plain_json(one) not in known), _NONE)
-        if lacking is not _NONE:
-            self._add(f"{path}/enum", f"the reader's schema does not allow {shown(plain_json(lacking))}")
+        self._count(len(ours) + len(facts.values))
+        known = set(map(plain_json, ours))
+        lacking = [one for one in facts.values if plain_json(one) not in known]
+        if lacking:
+            claim.reasons.append((f"/{name}", f"the reader's schema does not allow {shown(plain_json(lacking[0]))}"))
 
-    def _compare_objects(self, reader: dict[str, Any], writer: dict[str, Any], path: str) -> None:
-        required = set(writer.get("required", ()))
-        for name in reader.get("required", ()):
+    def _compare_objects(self, claim: Claim, view: dict[str, Any], facts: Facts) -> None:
+        required = facts.required()
+        for name in view.get("required", ()):
             self._count(1)
             if name not in required:
-                self._add(f"{path}/required", f"the writer's schema does not require {shown(name)}")
-        ours, theirs = reader.get("properties", {}), writer.get("properties", {})
-        others_of_reader = reader.get("additionalProperties", True)
-        others_of_writer = writer.get("additionalProperties", True)
-        # Its patterns allow names that are no additional ones.
-        added = True if "patternProperties" in writer else others_of_writer
-        for name, schema in ours.items():
-            self.compare(schema, theirs.get(name, added), f"{path}/properties/{name}")
-        for name, schema in theirs.items():
-            if name not in ours:
-                self.compare(others_of_reader, schema, f"{path}/additionalProperties, for {name}")
-        self.compare(others_of_reader, others_of_writer, f"{path}/additionalProperties")
+                claim.reasons.append(("/required", f"the writer's schema does not require {shown(name)}"))
+        properties, patterns = view.get("properties", {}), view.get("patternProperties", {})
+        for name, one in properties.items():
+            self._count(len(facts.nodes))
+            self._need(claim, f"/properties/{name}", one, facts.property(name))
+        names = facts.closed_names()
+        for pattern, one in patterns.items():
+            self._count(len(facts.nodes))
+            if names is None:
+                self._need(claim, f"/patternProperties/{pattern}", one, facts.matching(pattern))
+            else:  # any of the names may be one that the pattern matches
+                for name in names:
+                    path = f"/patternProperties/{pattern}, for {name}"
+                    self._need(claim, path, one, facts.property(name))
+        others = view.get("additionalProperties", True)
+        if others is not True:
+            for name in facts.property_names() - properties.keys():
+                self._need(claim, f"/additionalProperties, for {name}", others, facts.property(name))
+            self._need(claim, "/additionalProperties", others, facts.others(patterns))
+        if "propertyNames" in view:
+            known = [node["propertyNames"] for node in facts.nodes if "propertyNames" in node]
+            known += [] if names is None else [self._made("enum", sorted(names))]
+            self._need(claim, "/propertyNames", view["propertyNames"], [self._made("type", "string"), *known])
+
+    def _compare_items(self, claim: Claim, view: dict[str, Any], facts: Facts) -> None:
+        prefix, rest = prefix_of(view), rest_of(view)
+        most = facts.most("maxItems", "array")
+        described = max(len(prefix), facts.longest_prefix() if rest is not True else 0)
+        for index in range(min(described, math.ceil(min(most, described)))):
+            self._count(len(facts.nodes))
+            path, one = (
+                (f"/prefixItems/{index}", prefix[index]) if index < len(prefix) else (f"/items, for {index}", rest)
+            )
+            self._need(claim, path, one, facts.item(index))
+        if rest is not True and most > described:
+            self._need(claim, "/items", rest, facts.item(described + facts.longest_prefix()))
+        if view.get("uniqueItems") and most > 1 and not any(node.get("uniqueItems") for node in facts.nodes):
+            claim.reasons.append(("/uniqueItems", "the writer's schema allows an item twice"))
 
 
-_NONE: Final = object()
+def _divides(step: float, other: float | None) -> bool:
+    """Return whether all multiples of a number are multiples of a step: sure of integers, and of the same number."""
+    if other is None:
+        return False
+    return step == other or (isinstance(step, int) and isinstance(other, int) and other % step == 0)
 
 
-def _types(schema: dict[str, Any]) -> frozenset[str]:
-    """Return the types of values that a schema allows."""
-    if "type" in schema:
-        given = schema["type"]
-        return frozenset([given] if isinstance(given, str) else given)
-    if "enum" in schema:
-        return frozenset(map(_type_of, schema["enum"]))
-    return _TYPES - {"integer"}
-
-
-def _type_of(value: Any) -> str:
-    return next((name for kind, name in _KINDS if isinstance(value, kind)), "null")
-
-
-def _positions(schema: Any) -> Iterator[tuple[str, Any]]:
-    """Yield each schema that the subset's keywords hold, with its path."""
-    left = [("", schema)]
-    while left:
-        path, one = left.pop()
-        yield path, one
-        if isinstance(one, dict):
-            left += [(f"{path}/properties/{name}", inner) for name, inner in one.get("properties", {}).items()]
-            if "additionalProperties" in one:
-                left.append((f"{path}/additionalProperties", one["additionalProperties"]))
-
-
-def _fault(schema: Any) -> str:
-    """Return what is malformed in a schema itself; nothing if it is well."""
-    if isinstance(schema, bool):
-        return ""
-    if not isinstance(schema, dict):
-        return f"{shown(schema)} is no schema: write an object, true or false"
-    types = schema.get("type", "null")
-    types = [types] if isinstance(types, str) else types
-    if not _are_texts(types) or not types or not set(types) <= _TYPES:
-        return f"{shown(schema['type'])} is no type: use one or more of {', '.join(sorted(_TYPES))}"
-    if not isinstance(schema.get("enum", []), list):
-        return "enum is no array"
-    if not isinstance(schema.get("properties", {}), dict):
-        return "properties is no object"
-    return "" if _are_texts(schema.get("required", [])) else "required is no array of names"
-
-
-def _are_texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(one, str) for one in value)
-
-
-def _refers_elsewhere(schema: Any) -> bool:
-    left = [schema]
-    while left:
-        one = left.pop()
-        if isinstance(one, list):
-            left += one
-        elif isinstance(one, dict):
-            left += one.values()
-            for name in _REFERENCES:
-                if name in one and not (isinstance(one[name], str) and one[name].startswith(_WITHIN)):
-                    return True
-    return False
+__all__ = ["incompatibilities"]

@@ -17,6 +17,8 @@ MAX_SCHEMA_LEVELS: Final = 128  # the most arrays and objects within each other 
 MAX_SCHEMA_NAMES: Final = 10_000  # the most records, enums and fixed types of an Avro schema and its references
 MAX_SCHEMA_REFERENCES: Final = 200  # the most references of a schema, with those of its references
 MAX_SCHEMA_STEPS: Final = 1_000_000  # the most steps of one comparison of schemas: two seconds of a processor
+MAX_SCHEMA_ALTERNATIVES: Final = 256  # the most combinations of alternatives that are compared one by one
+MAX_TELLING_LEVELS: Final = 6  # how deep two alternatives of a JSON Schema are searched for what tells them apart
 MAX_INCOMPATIBILITIES: Final = 100  # the most reasons that one comparison of schemas lists
 MAX_FIXED_BYTES: Final = (1 << 31) - 1  # the most bytes of a fixed type, as in Avro's Java library
 

@@ -13,7 +13,8 @@ import pytest
 from sarit.core.errors import Invalid
 from sarit.schemas.column_types import sql_name
 from sarit.schemas.json_columns import json_columns, json_schema_of
-from sarit.schemas.json_compatibility import incompatibilities, parse_json_schema
+from sarit.schemas.json_compatibility import incompatibilities
+from sarit.schemas.json_definition import parse_json_schema
 from sarit.schemas.json_reader import JsonReader
 from sarit.schemas.json_writer import JsonWriter
 
@@ -121,10 +122,11 @@ A = {"$ref": "#/$defs/A"}
         (True, "is of no object with properties"),
         ({"properties": {"a": A}, "$defs": {"A": {"type": "array", "items": A}}},
          "#/\\$defs/A contains itself"),
-        ({"properties": {"a": {"$ref": "#/$defs/A"}}, "$defs": {"A": {"$ref": "#/$defs/A"}}}, "contains itself"),
-        ({"properties": {"a": {"$ref": "other.json"}}}, "refers to other.json, outside of"),
-        ({"properties": {"a": {"$ref": "#/$defs/B"}}}, "refers to #/\\$defs/B, which it does not define"),
-        ({"properties": {"a": {"$ref": 5}}}, "refers to 5, outside of"),
+        ({"properties": {"a": {"$ref": "#/$defs/A"}}, "$defs": {"A": {"$ref": "#/$defs/A"}}}, "leads to itself"),
+        ({"properties": {"a": {"$ref": "#/properties/b"}, "b": {}}}, "refers to #/properties/b, outside of"),
+        ({"properties": {"a": {"$ref": "other.json"}}}, "no reference has the name other.json"),
+        ({"properties": {"a": {"$ref": "#/$defs/B"}}}, "leads to nothing: #/\\$defs/B"),
+        ({"properties": {"a": {"$ref": 5}}}, "is 5, and must be a text"),
     ],
 )  # fmt: skip
 def test_schema_without_columns_is_refused(schema, named):
