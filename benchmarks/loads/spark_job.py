@@ -9,6 +9,7 @@ path for the driver.  Modes:
 * "tail": a query at the tail for `seconds`, while somebody else writes; the duration of its micro-batches;
 * "sink": a batch write of `rows` rows of 100 bytes, twice; the second counts;
 * "stream sink": `batches` micro-batches of `rows` rows each; rows/s of all but the first;
+* "compare": batch reads of typed columns, each of `reads` (name -> options) in turn, `turns` times; the medians;
 * "growth": reads of streams, micro-batches and exactly-once writes of growing sizes: the median of some runs of each;
 * "sink cost": batch writes of each of `sizes` rows, exactly once and at least once in turn, `turns` times; the medians.
 """
@@ -58,6 +59,22 @@ def _count(spark: SparkSession, options: dict[str, Any]) -> dict[str, Any]:
         took.append(now() - start)
     result = {"events": count, "bytes": length, "seconds": round(took[-1], 2), "first_seconds": round(took[0], 2)}
     return result | {"events_per_s": round(count / took[-1])}
+
+
+def _compare(spark: SparkSession, options: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in options["reads"]}
+    for turn in range(options["turns"] + 1):
+        for name, own in options["reads"].items():
+            frame = spark.read.format(options["format"]).options(**options["options"], **own).load()
+            sums = [f.sum(f.hash(column)) for column in options["columns"]]
+            start, used = now(), own_ticks()
+            frame.agg(*sums).collect()
+            if turn:  # the first one starts the workers
+                found[name].append((now() - start, (own_ticks() - used) / os.sysconf("SC_CLK_TCK")))
+    return {
+        name: {"seconds": [round(one, 3) for one, _ in took], "cpu_s": [round(one, 2) for _, one in took]}
+        for name, took in found.items()
+    }
 
 
 def _frame(spark: SparkSession, options: dict[str, Any], more: dict[str, str]) -> Any:
@@ -216,6 +233,7 @@ def _micro_batches(spark: SparkSession, options: dict[str, Any], stream: str, ev
 
 
 MODES = {
+    "compare": _compare,
     "growth": _growth,
     "sink cost": _sink_cost,
     "count": _count,

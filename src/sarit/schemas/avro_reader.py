@@ -34,8 +34,11 @@ _SHOWN: Final = 400
 class AvroReader:
     """Decodes some fields of a record schema."""
 
-    def __init__(self, wanted: pa.Schema, schema: dict[str, Any], written: Any = None) -> None:
+    def __init__(
+        self, wanted: pa.Schema, schema: dict[str, Any], written: Any = None, *, recursive: bool = False
+    ) -> None:
         """`wanted`: some of `avro_columns(schema)`.  `written`: the schema of the data, as JSON; None: the same one.
+        `recursive`: it has a type that contains itself.
 
         Raises Invalid for another field or another type."""
         compare(wanted, avro_columns(schema))
@@ -46,10 +49,12 @@ class AvroReader:
             self._types = written_types(fields, written)
         self._schema = without_logical(schema)
         self._written = self._schema if written is None else without_logical(written)
+        self._recursive = recursive
         self._parsed: tuple[Any, Any] | None = None
+        self._decode: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_parsed": None}
+        return {**self.__dict__, "_parsed": None, "_decode": None}
 
     def problem(self, payload: bytes | None) -> str:
         """Return what is wrong with a payload."""
@@ -71,10 +76,11 @@ class AvroReader:
             return {}, "there is no payload"
         if self._parsed is None:
             self._parsed = self._parse()
+            self._decode = _decoder(recursive=self._recursive)
         # Adds a byte to find payloads that are too short: fastavro does not notice that it skips beyond the end.
         data = io.BytesIO(payload + b"\0")
         try:
-            found: dict[str, Any] = fastavro().schemaless_reader(data, *self._parsed)
+            found: dict[str, Any] = self._decode(data, *self._parsed)
             row = {name: _read_value(found[name], kind) for name, kind in self._types.items()}
         except Exception as error:  # fastavro raises several kinds, for damaged lengths even MemoryError
             return {}, f"it is no datum of the Avro schema: {error!r}"[:_SHOWN]
@@ -93,6 +99,16 @@ class AvroReader:
             return data, parse(copy.deepcopy(self._schema | {"fields": fields}))
         except Exception:  # a wanted field names a type that an unwanted field defines
             return data, parse(copy.deepcopy(self._schema))
+
+
+def _decoder(*, recursive: bool) -> Any:
+    """Return the function that decodes a datum."""
+    if recursive:
+        # In Python: too many levels raise an error there, and end the process in C.
+        from fastavro._read_py import schemaless_reader
+
+        return schemaless_reader
+    return fastavro().schemaless_reader
 
 
 def _array(values: list[Any], kind: pa.DataType, bad: Any) -> pa.Array:

@@ -10,6 +10,8 @@ import random
 import fastavro
 import pyarrow as pa
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from sarit.core.errors import Forbidden, Invalid, Unavailable
 from sarit.schemas.avro_schema import avro_columns
@@ -20,6 +22,7 @@ from sarit.spark.registry.access import REGISTRIES
 from sarit.spark.registry.options import Registered, RegistryTarget
 from sarit.spark.registry.reader import RegisteredReader
 from sarit.spark.registry.writer import RegisteredWriter
+from tests.limits import examples
 from tests.unit.serializers.fake_registry import FakeRegistry, served
 
 V1 = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}]}
@@ -182,6 +185,60 @@ def test_pravega_header_names_encodings_of_the_group():
         payload = pravega_header(2) + b"x"
         assert read(made, [payload])[1] == [True]
         assert "encoded as application/x-gzip" in made.problem(payload)
+
+
+NODE = {"type": "record", "name": "Order", "fields": [
+    {"name": "id", "type": "int"}, {"name": "next", "type": ["null", "Order"]},
+]}  # fmt: skip
+
+
+def test_data_of_any_depth_do_not_end_the_process(registry):
+    number = registry.register("s.t", {"schema": json.dumps(NODE)})
+    made = reader(registry)
+    good = confluent_header(number) + datum({"id": 7, "next": {"id": 8, "next": None}}, NODE)
+    deep = confluent_header(number) + b"\2\2" * 1_000_000 + b"\2\0"
+    assert read(made, [deep, good]) == ([[None, 7], [None, "none"]], [True, False])
+    assert "RecursionError" in made.problem(deep)
+
+
+def chain(levels):
+    """Types within each other, without JSON that is as deep."""
+    fields = [{"name": "id", "type": "int"}]
+    for level in range(levels):
+        inner = f"L{level - 1}" if level else "int"
+        kind = {"type": "record", "name": f"L{level}", "fields": [{"name": "x", "type": inner}]}
+        fields.append({"name": f"f{level}", "type": ["null", kind]})
+    return fields
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ([{"name": "n", "type": {"type": "array", "items": "null"}}], "an array whose items take no bytes"),
+        (chain(201), "more than 200 types within each other"),
+    ],
+)
+def test_schema_whose_data_could_do_harm_is_not_used(registry, fields, named):
+    number = registry.register("s.t", {"schema": json.dumps({"type": "record", "name": "Order", "fields": fields})})
+    made = reader(registry)
+    payload = confluent_header(number) + b"\2" * 300
+    assert read(made, [payload])[1] == [True]
+    assert named in made.problem(payload)
+
+
+@given(
+    st.lists(
+        st.one_of(st.none(), st.binary(max_size=30), st.binary(max_size=9).map(lambda one: v2(1)[:7] + one)), max_size=9
+    )
+)
+@settings(max_examples=examples(200), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_bytes_are_rows_or_malformed(registry, payloads):
+    made = reader(registry)
+    (ids, _), bad = read(made, payloads)
+    for one, number, wrong in zip(payloads, ids, bad, strict=True):
+        assert (number is None) == wrong
+        if one is not None:
+            assert made.problem(one).endswith("nothing is wrong with it") != wrong
 
 
 def test_writer_puts_the_header_before_each_payload():

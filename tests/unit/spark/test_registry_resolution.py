@@ -15,6 +15,7 @@ from sarit.spark.registry.access import REGISTRIES
 from tests.nodes import RunningNode
 from tests.unit.serializers.fake_registry import served
 from tests.unit.spark.schemas import schema_of
+from tests.unit.spark.test_formats import PART
 
 V1 = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}]}
 V2 = {**V1, "fields": [*V1["fields"], {"name": "city", "type": ["null", "string"], "default": None}]}
@@ -128,7 +129,18 @@ def test_events_without_headers_are_of_the_version_that_is_named(client, registr
     register(registry, V1)
     with pytest.raises(Invalid, match='do not say which version.*"schemaVersion"'):
         query(stream="s/t").schema()
-    assert columns(query(stream="s/t", schemaVersion="1")) == ["id int"]
+    source = query(stream="s/t", schemaVersion="1")
+    assert columns(source) == ["id int"]
+    projection = source.reader(schema_of("id int"))._projection
+    found = projection.batch(pa.array([b"\2", b"\4"], pa.binary()), pa.array([0, 8], pa.int64()), PART)
+    assert found.to_pylist() == [{"id": 1}, {"id": 2}]
+
+
+def test_schema_whose_data_could_do_harm_gives_no_columns(client, registry, query):
+    stream(client)
+    register(registry, {**V1, "fields": [*V1["fields"], {"name": "n", "type": {"type": "array", "items": "null"}}]})
+    with pytest.raises(Invalid, match="an array whose items take no bytes"):
+        query(stream="s/t").schema()
 
 
 def test_subject_that_is_not_there_is_named(client, query):

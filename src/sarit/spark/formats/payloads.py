@@ -31,12 +31,13 @@ if TYPE_CHECKING:
 def payload_reader(formats: FormatOptions, fields: StructType) -> PayloadReader:
     """Return a decoder of payloads with `fields`.  Raises Invalid for a field that the format cannot have."""
     schema = arrow_schema(fields)
-    if formats.registry is not None and formats.registered is not None:
-        return RegisteredReader(formats.registry.target, formats.registered, schema, formats.time_zone)
+    registered = formats.registered
+    if formats.registry is not None and registered is not None and registered.has_ids:
+        return RegisteredReader(formats.registry.target, registered, schema, formats.time_zone)
     if formats.format == JSON:
         return JsonReader(schema, formats.time_zone)
     if formats.format == AVRO:
-        return AvroReader(schema, load_schema(formats.avro_schema))
+        return AvroReader(schema, load_schema(formats.avro_schema if registered is None else registered.text))
     return ArrowReader(schema)
 
 

@@ -15,8 +15,9 @@ from sarit.core.properties import NO_HEADER, PRAVEGA
 from sarit.env.real import RealClock
 from sarit.schemas.avro_definition import parse_avro
 from sarit.schemas.avro_forms import whole_text
+from sarit.schemas.avro_shapes import shape_of
 from sarit.serializers.headers import confluent_header, pravega_header
-from sarit.serializers.limits import MAX_CACHED_SCHEMAS
+from sarit.serializers.limits import MAX_AVRO_LEVELS, MAX_CACHED_SCHEMAS
 from sarit.serializers.pravega_registry import PravegaRegistry
 from sarit.serializers.registry_client import Recent, RegistryClient
 from sarit.serializers.schema import AVRO, Schema
@@ -24,7 +25,7 @@ from sarit.spark.limits import SPARK_REGISTRY_RETRY_SECONDS
 from sarit.spark.worker_process import PerProcess
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from typing import Any
 
     from sarit.spark.registry.options import RegistryTarget
@@ -33,11 +34,12 @@ T = TypeVar("T")
 
 
 class Written(NamedTuple):
-    """The schema of events.  `format`: as registries name it; `text`: whole; `codec`: of the payload, "" for none."""
+    """The schema of events.  `format`: as registries name it.  `text`: with what it refers to.  `recursive`: an Avro
+    schema has a type that contains itself."""
 
     format: str
     text: str
-    codec: str = ""
+    recursive: bool = False
 
 
 class SchemaAccess(Protocol):
@@ -91,10 +93,9 @@ class ConfluentSchemas:
         return confluent_header(number) if self._headers else b""
 
     def _whole(self, schema: Schema) -> Written:
-        if schema.format != AVRO or not schema.references:
+        if schema.format != AVRO:
             return Written(schema.format, schema.text)
-        others = {name: one.text for name, one in self._client.referenced(schema).items()}
-        return Written(AVRO, whole_text(parse_avro(schema.text, others)))
+        return _avro(schema.text, {name: one.text for name, one in self._client.referenced(schema).items()})
 
 
 class PravegaSchemas:
@@ -106,14 +107,15 @@ class PravegaSchemas:
     def written(self, subject: str, number: int) -> Written:
         """Return the schema of an encoding id."""
         found = self._client.encoding(subject, number)
-        return Written(found.schema.format, found.schema.text, found.codec)
+        if found.codec:
+            raise Invalid(f"its payloads are encoded as {found.codec}, which the connector does not decode")
+        return _alone(found.schema)
 
     def version(self, subject: str, version: int | None) -> Written:
         """Return the latest version of a group with schemas of one type."""
         if version is not None:
             raise Invalid("option schemaVersion is for registries with Confluent's API: give option avroSchema instead")
-        found = self._client.latest(subject)
-        return Written(found.format, found.text)
+        return _alone(self._client.latest(subject))
 
     def add(self, subject: str, schema: Schema) -> bytes:
         """Add a schema to a group, which is created if there is none."""
@@ -161,6 +163,21 @@ class RetriedSchemas:
                         "schemaRegistry, or raise option waitSeconds"
                     ) from None
             threading.Event().wait(SPARK_REGISTRY_RETRY_SECONDS)
+
+
+def _alone(schema: Schema) -> Written:
+    return _avro(schema.text, {}) if schema.format == AVRO else Written(schema.format, schema.text)
+
+
+def _avro(text: str, references: Mapping[str, str]) -> Written:
+    """Return an Avro schema whose data do no harm.  Raises Invalid for another one."""
+    found = parse_avro(text, references)
+    shape = shape_of(found.root)
+    if shape.levels > MAX_AVRO_LEVELS:
+        raise Invalid(f"the Avro schema has more than {MAX_AVRO_LEVELS} types within each other")
+    if shape.array_of_nothing:
+        raise Invalid("the Avro schema has an array whose items take no bytes, so that no data bound its length")
+    return Written(AVRO, whole_text(found), shape.recursive)
 
 
 def _login(target: RegistryTarget) -> dict[str, Any]:

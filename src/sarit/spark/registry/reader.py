@@ -102,11 +102,10 @@ class RegisteredReader:
         written = registry.written(self._registered.subject, number)
         if written.format != self._registered.format:
             return f"it is {written.format}, and the query reads {self._registered.format}"
-        if written.codec:
-            return f"its payloads are encoded as {written.codec}, which the connector does not decode"
         if self._json is not None or written.text == self._registered.text:
             return self._plain
-        return AvroReader(self._wanted, self._schema or {}, parse_avro_schema(written.text, "the schema"))
+        data = parse_avro_schema(written.text, "the schema")
+        return AvroReader(self._wanted, self._schema or {}, data, recursive=written.recursive)
 
 
 def _decoders() -> Recent[int, PayloadReader | str]:
