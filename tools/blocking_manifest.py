@@ -85,18 +85,25 @@ It runs the asyncio client (`aio.py`) on the event loop of a background thread; 
                 "Client",
                 doc="A connection to Sarit; may be shared by threads.  `close` ends all its writers and readers.",
                 handles={"coordination": "Coordination", "reader_groups": "ReaderGroups", "tables": "Tables"},
-                opened=frozenset({"reader"}),
+                opened=frozenset({"reader", "writer"}),
                 hidden={"session": "shared by the asyncio parts"},
                 overrides={"close": "it ends the thread of the loop, too"},
                 docs={
                     "writer": """Return a writer of events, which connects with the first event.
 
         `write` blocks while more than `buffer_bytes` are not acknowledged.  `name` is what it notes times under; a
-        random one when it is not given.""",
+        random one when it is not given.
+
+        `serializer`: encodes what is written (`sarit.serializers`); None: bytes, str and Envelopes are.  Its schema is
+        registered or found here.  Raises Invalid (the registry and the stream's header do not go together), Conflict
+        (the registry refuses the schema), NotFound, Unavailable.""",
                     "reader": """Return a reader of all events between two cuts.  Raises NotFound, Invalid.
 
         `start` and `end`: "head", "tail" (as of now), a StreamCut or its text; `end` None: follow the tail until the
         stream is sealed.  `skip_truncated`: skip what was truncated instead of raising Truncated.
+
+        `deserializer`: decodes events (`sarit.serializers`); None: they are bytes.  `on_error`: what to do with one
+        that it cannot decode: "raise" Undecodable, "skip" it, or write it to the dead-letter stream of this name.
         """,
                 },
             ),
@@ -123,6 +130,7 @@ It runs the asyncio client (`aio.py`) on the event loop of a background thread; 
                     "bind_foreign_thread": "called by the overrides",
                     "flush_barrier": "asyncio futures; `when_durable` instead",
                     "name": "not part of the blocking client",
+                    "open": _OPENED,
                     "pending_bytes": "called by the overrides",
                     "dispatch_soon": "called by the overrides",
                 },

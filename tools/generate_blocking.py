@@ -255,8 +255,7 @@ class Generated:
         inner = f"Aio{self._facade.name}"
         self._names.add(inner, Import(self._facade.source, self._facade.name), runtime=False)
         self._names.add("LoopThread", Import(f"{PACKAGE}.loop_thread", "LoopThread"), runtime=False)
-        parameters = ", ".join(ast.unparse(base.slice) for base in node.bases if isinstance(base, ast.Subscript))
-        inner += f"[{parameters}]" if parameters else ""
+        inner += self._parameters()
         yield f"    def __init__(self, thread: LoopThread, inner: {inner}) -> None:"
         yield "        self._thread = thread"
         yield "        self._run = thread.run"
@@ -275,6 +274,12 @@ class Generated:
         yield "    def __repr__(self) -> str:"
         yield "        return repr(self._inner)"
 
+    def _parameters(self) -> str:
+        """The type parameters of the class in brackets; "" when it has none."""
+        bases = self._source.classes[self._facade.name].bases
+        found = ", ".join(ast.unparse(base.slice) for base in bases if isinstance(base, ast.Subscript))
+        return f"[{found}]" if found else ""
+
     def _properties(self) -> Iterator[str]:
         for name, (annotation, doc) in self._facade.attributes.items():
             self._names.use(self._source, ast.parse(annotation), runtime=False)
@@ -286,7 +291,7 @@ class Generated:
     def _methods(self) -> Iterator[str]:
         for name, method in self.methods.items():
             if name == "__aexit__":
-                yield f"    def __enter__(self) -> {self._facade.name}:"
+                yield f"    def __enter__(self) -> {self._facade.name}{self._parameters()}:"
                 yield "        return self"
             yield from self._head(self._source, method)
             yield from self._body(name, method)

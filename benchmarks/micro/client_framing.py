@@ -50,6 +50,8 @@ def best(work: Callable[[], Any]) -> float:
 class NoController:
     """A controller with one stream of one segment, and no store."""
 
+    address = "nowhere"
+
     async def current_segments(self, _: StreamName) -> list[SegmentRange]:
         return [SegmentRange(SegmentId(0, 0), 0.0, 1.0)]
 

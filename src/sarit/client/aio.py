@@ -38,6 +38,7 @@ from sarit.client.limits import (
     DEFAULT_TRANSACTION_LEASE_SECONDS,
     DEFAULT_WRITER_BUFFER_BYTES,
 )
+from sarit.client.reader.decoding import decoding_of
 from sarit.client.reader.reader import EventReader
 from sarit.client.session.guard import check_call, guarded
 from sarit.client.session.session import Session
@@ -48,6 +49,7 @@ from sarit.client.streams.stream import Stream
 from sarit.client.sync.coordination import Coordination
 from sarit.client.tables.table import Table, Tables, table_name
 from sarit.client.transactions.transaction import TransactionalWriter
+from sarit.client.writer.encoding import encoding_of
 from sarit.client.writer.writer import EventWriter
 from sarit.core.errors import Invalid, SaritError
 from sarit.core.names import SegmentId, StreamName, is_user_name
@@ -59,9 +61,11 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from sarit.client.core.typed import V, W
     from sarit.core.cuts import StreamCut
     from sarit.env.ports import Env
     from sarit.rpc.in_process import LocalChannel
+    from sarit.serializers.protocols import Deserializer, Serializer
 
 RETIRED_ARGUMENTS: Final = {"patience": "retry_timeout"}
 
@@ -373,10 +377,20 @@ class Client:
     # -- data -----------------------------------------------------------------------------------
 
     def writer(
-        self, stream: str | StreamName, *, name: str | None = None, buffer_bytes: int = DEFAULT_WRITER_BUFFER_BYTES
-    ) -> EventWriter:
-        """Return a writer of events; it connects with the first event.  `name`: under which it notes times."""
-        return EventWriter(self.session, stream_name(stream), buffer_bytes, name=name)
+        self,
+        stream: str | StreamName,
+        *,
+        name: str | None = None,
+        buffer_bytes: int = DEFAULT_WRITER_BUFFER_BYTES,
+        serializer: Serializer[W] | None = None,
+    ) -> EventWriter[W]:
+        """Return a writer of events; it connects with the first event.  `name`: under which it notes times.
+
+        `serializer`: encodes what is written (`sarit.serializers`); None: bytes, str and Envelopes are.  A writer with
+        one is opened first, as its block does."""
+        name_of_stream = stream_name(stream)
+        encoding = encoding_of(self.session, name_of_stream, serializer)
+        return EventWriter(self.session, name_of_stream, buffer_bytes, name=name, encoding=encoding)
 
     def transactional_writer(
         self,
@@ -386,8 +400,9 @@ class Client:
         lease_seconds: float = DEFAULT_TRANSACTION_LEASE_SECONDS,
         keep_alive: bool = True,
         buffer_bytes: int = DEFAULT_WRITER_BUFFER_BYTES,
-    ) -> TransactionalWriter:
-        """Return a writer of transactions.  Raises Invalid (its name).
+        serializer: Serializer[W] | None = None,
+    ) -> TransactionalWriter[W]:
+        """Return a writer of transactions; `serializer`: as of `writer`.  Raises Invalid (its name).
 
         `lease_seconds` (10 to 600): how long a transaction outlives its writer.  `keep_alive` False: the lease is not
         renewed, so each transaction ends after that time."""
@@ -398,6 +413,7 @@ class Client:
             lease_seconds=lease_seconds,
             keep_alive=keep_alive,
             buffer_bytes=buffer_bytes,
+            serializer=serializer,
         )
 
     def stream(self, stream: str | StreamName) -> Stream:
@@ -409,12 +425,22 @@ class Client:
         return Table(self.session, table_name(table))
 
     def reader(
-        self, stream: str | StreamName, start: Cut = "head", end: Cut = None, *, skip_truncated: bool = False
-    ) -> EventReader:
+        self,
+        stream: str | StreamName,
+        start: Cut = "head",
+        end: Cut = None,
+        *,
+        skip_truncated: bool = False,
+        deserializer: Deserializer[V] | None = None,
+        on_error: str | StreamName = "raise",
+    ) -> EventReader[V]:
         """Return a reader of all events between two cuts.
 
         `start` and `end`: "head", "tail" (as of the first read), a StreamCut or its text; `end` None: follow the
         tail until the stream is sealed.  `skip_truncated`: skip truncated data instead of raising Truncated.
+
+        `deserializer`: decodes events (`sarit.serializers`); None: they are bytes.  `on_error`: what to do with one
+        that it cannot decode: "raise" Undecodable, "skip" it, or write it to the dead-letter stream of this name.
         """
         name = stream_name(stream)
 
@@ -422,7 +448,8 @@ class Client:
             first = await self.cut(name, "head" if start is None else start)
             return first or await self.stream_cut_head(name), await self.cut(name, end)
 
-        return EventReader(self.session, name, bounds, skip_truncated=skip_truncated)
+        decoding = decoding_of(self.session, deserializer, on_error, self.writer)
+        return EventReader(self.session, name, bounds, skip_truncated=skip_truncated, decoding=decoding)
 
     async def cut(self, stream: str | StreamName, which: Cut) -> StreamCut | None:
         """ "head", "tail", the text of a cut, or a cut, as a cut; None for none.  Raises NotFound, Invalid."""

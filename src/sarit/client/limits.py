@@ -73,6 +73,7 @@ MAX_OUTCOME_POLL_SECONDS: Final = 0.05
 SEGMENT_READ_BYTES: Final = MIB - 4 * KIB
 MIN_SEGMENT_READ_BYTES: Final = 16 * KIB
 READER_BUFFER_BYTES: Final = 64 * MIB  # fetched ahead, over all segments of one reader
+DECODED_AT_ONCE: Final = 256  # events that a reader with a deserializer decodes before the loop runs again
 # Reader groups.  Segments are read to their ends, or released, after a checkpoint only: a reader begins one after that
 # time.
 GROUP_EARLY_CHECKPOINT_SECONDS: Final = 0.25

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, Typ
 
 from sarit.core.errors import Invalid, NotFound
 from sarit.core.properties import CONFLUENT, NO_HEADER, PRAVEGA, SCHEMA_HEADER
+from sarit.core.texts import cut_text
 from sarit.env.real import RealClock
 from sarit.serializers.headers import confluent_header, confluent_id, default_subject, pravega_header, pravega_id
 from sarit.serializers.limits import (
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_SHOWN: Final = 100
 _GZIP: Final = "application/x-gzip"
 _GZIP_WINDOW: Final = 16 + zlib.MAX_WBITS
 
@@ -240,31 +242,43 @@ class StreamDecoder(Generic[T]):
         """Get the schema of an id from the registry.  Blocks.
 
         An id that the registry does not know, or whose schema cannot be used, is remembered for a while: `decode`
-        raises Invalid for its events.  Raises Unavailable, Unauthenticated, Forbidden."""
+        raises Invalid for its events.  Raises what the registry's calls raise, but for NotFound."""
         try:
-            decode = self._fetched(number)
-        except (NotFound, Invalid) as error:
-            if len(self._unknown) >= MAX_CACHED_SCHEMAS:
-                self._unknown.clear()
-            self._unknown[number] = RealClock.monotonic() + UNKNOWN_SCHEMA_SECONDS, str(error)
+            written, codec = self._written(number)
+        except NotFound as error:
+            self._remember(number, error)
+            return
+        try:
+            decode = self._decoder(written, codec)
+        except Invalid as error:
+            self._remember(number, error)
             return
         if len(self._known) >= MAX_CACHED_SCHEMAS:
             self._known.clear()
         self._known[number] = decode
 
-    def _fetched(self, number: int) -> Callable[[bytes, int], T]:
-        assert isinstance(self._deserializer, SchemaDeserializer)
+    def _remember(self, number: int, error: NotFound | Invalid) -> None:
+        if len(self._unknown) >= MAX_CACHED_SCHEMAS:
+            self._unknown.clear()
+        self._unknown[number] = RealClock.monotonic() + UNKNOWN_SCHEMA_SECONDS, str(error)
+
+    def _written(self, number: int) -> tuple[Written, str]:
+        """Return what the registry says of an id, and the codec."""
         assert self._use is not None
         registry = self._use.registry
         if isinstance(registry, RegistryClient):
             schema = registry.schema_by_id(number)
-            return self._deserializer.decoder(Written(schema, registry.referenced(schema), CONFLUENT))
+            return Written(schema, registry.referenced(schema), CONFLUENT), ""
         found = registry.encoding(self._group, number)
-        if found.codec not in ("", _GZIP):
-            raise Invalid(f"the codec {found.codec} of encoding id {number} is not supported: {_GZIP} is, and none")
         # Pravega's Java encoder compresses its whole buffer, of which the payload is the beginning.
-        decode = self._deserializer.decoder(Written(found.schema, {}, PRAVEGA, found.type, padded=bool(found.codec)))
-        return _decompressed(decode) if found.codec else decode
+        return Written(found.schema, {}, PRAVEGA, found.type, padded=bool(found.codec)), found.codec
+
+    def _decoder(self, written: Written, codec: str) -> Callable[[bytes, int], T]:
+        assert isinstance(self._deserializer, SchemaDeserializer)
+        if codec not in ("", _GZIP):
+            raise Invalid(f"the codec {cut_text(codec, _SHOWN)} is not supported: {_GZIP} is, and none")
+        decode = self._deserializer.decoder(written)
+        return _decompressed(decode) if codec else decode
 
 
 def _decompressed(decode: Callable[[bytes, int], T]) -> Callable[[bytes, int], T]:

@@ -49,7 +49,9 @@ class RegistryCalls:
         password: str | None = None,
         token: str | Callable[[], str] | None = None,
         ca: str | None = None,
+        coded: bool = False,
     ) -> None:
+        """`coded`: every error that the registry means has a code of its own, as of Confluent's API."""
         if (user is None) != (password is None):
             raise Invalid("a registry's user has a password: give both, or none of them")
         if user is not None and token is not None:
@@ -62,6 +64,7 @@ class RegistryCalls:
         self._password = password
         self._token = token
         self._ca = ca
+        self._coded = coded
 
     def __repr__(self) -> str:
         return f"RegistryCalls({self.url})"
@@ -93,7 +96,7 @@ class RegistryCalls:
                 "--registry), and is this its URL?"
             ) from None
         if not 200 <= answer.status < 300:
-            raise _error(self.url, answer)
+            raise _error(self.url, answer, coded=self._coded)
         if not answer.body:
             return None
         try:
@@ -130,7 +133,7 @@ def _query_value(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _error(url: str, answer: HttpAnswer) -> SaritError:
+def _error(url: str, answer: HttpAnswer, *, coded: bool) -> SaritError:
     """Return the error for an answer that is no success."""
     code, message = answer.status, answer.reason
     try:
@@ -146,6 +149,9 @@ def _error(url: str, answer: HttpAnswer) -> SaritError:
             return Unauthenticated(f"the registry at {url} asks who you are: {said}; {_CLOSED}")
         case 403:
             return Forbidden(f"the registry at {url} refuses: {said}; ask its administrator for the permission")
+        case 404 if coded and code == 404:
+            # Another server's answer, or another path's: no reader may take it for an unknown id, and skip the event.
+            return Invalid(f"{url} has no such call: {said}; is it the URL of a schema registry?")
         case 404:
             return NotFound(f"the registry at {url} has no such thing: {said}")
         case 409 if code == 409 or not isinstance(reported, dict):

@@ -48,7 +48,7 @@ class RegistryClient:
         token: str | Callable[[], str] | None = None,
         ca: str | None = None,
     ) -> None:
-        self._calls = RegistryCalls(url, _CONTENT_TYPE, user=user, password=password, token=token, ca=ca)
+        self._calls = RegistryCalls(url, _CONTENT_TYPE, user=user, password=password, token=token, ca=ca, coded=True)
         self._schemas = Recent[tuple[int, str], Schema](MAX_CACHED_SCHEMAS)
         self._registered = Recent[tuple[str, Schema, bool], int](MAX_CACHED_REGISTRATIONS)
 

@@ -22,7 +22,7 @@ import warnings
 import pytest
 
 import sarit
-from sarit import aio
+from sarit import aio, serializers
 from tests.nodes import RunningNode
 from tests.unit.client.surface import FACADES, FACES, instances
 
@@ -30,7 +30,7 @@ REFUSED = "127.0.0.1:1"
 # Of the standard library, of Arrow, and type variables.
 OF_OTHERS = {
     *("Any", "AsyncIterator", "Callable", "Iterable", "Iterator", "Mapping", "Never", "Sequence", "UUID"),
-    *("pa", "ssl", "S", "Self", "datetime"),
+    *("pa", "ssl", "S", "Self", "V", "W", "datetime"),
 }
 
 
@@ -77,6 +77,7 @@ def annotated(cls: type, hidden: set[str]) -> dict[str, object]:
 
 def unexported(face: str) -> list[str]:
     exported = set(sarit.__all__) | (set(aio.__all__) if face == "asyncio" else set())
+    exported |= set(serializers.__all__)
     values = [value for value in (getattr(sarit, name) for name in sarit.__all__) if inspect.isclass(value)]
     checked = {**{cls.__name__: cls for cls in values}, **FACES[face]}
     missing = []

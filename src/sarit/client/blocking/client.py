@@ -34,10 +34,12 @@ if TYPE_CHECKING:
 
     from sarit.client.aio import Client as AioClient
     from sarit.client.blocking.loop_thread import LoopThread
+    from sarit.client.core.typed import V, W
     from sarit.client.core.values import Cut, SegmentInfo, StreamInfo, Successor
     from sarit.core.cuts import StreamCut
     from sarit.core.names import SegmentId, StreamName
     from sarit.core.policies import RetentionPolicy, ScalingPolicy
+    from sarit.serializers.protocols import Deserializer, Serializer
 
 
 @guarded("_inner.session", local=("close",))
@@ -148,13 +150,25 @@ class Client:
         self._run(self._inner.delete_stream(scope, stream, seal=seal))
 
     def writer(
-        self, stream: str | StreamName, *, name: str | None = None, buffer_bytes: int = DEFAULT_WRITER_BUFFER_BYTES
-    ) -> EventWriter:
+        self,
+        stream: str | StreamName,
+        *,
+        name: str | None = None,
+        buffer_bytes: int = DEFAULT_WRITER_BUFFER_BYTES,
+        serializer: Serializer[W] | None = None,
+    ) -> EventWriter[W]:
         """Return a writer of events, which connects with the first event.
 
         `write` blocks while more than `buffer_bytes` are not acknowledged.  `name` is what it notes times under; a
-        random one when it is not given."""
-        return EventWriter(self._thread, self._inner.writer(stream, name=name, buffer_bytes=buffer_bytes))
+        random one when it is not given.
+
+        `serializer`: encodes what is written (`sarit.serializers`); None: bytes, str and Envelopes are.  Its schema is
+        registered or found here.  Raises Invalid (the registry and the stream's header do not go together), Conflict
+        (the registry refuses the schema), NotFound, Unavailable."""
+        return EventWriter(
+            self._thread,
+            self._run(self._inner.writer(stream, name=name, buffer_bytes=buffer_bytes, serializer=serializer).open()),
+        )
 
     def transactional_writer(
         self,
@@ -164,15 +178,21 @@ class Client:
         lease_seconds: float = DEFAULT_TRANSACTION_LEASE_SECONDS,
         keep_alive: bool = True,
         buffer_bytes: int = DEFAULT_WRITER_BUFFER_BYTES,
-    ) -> TransactionalWriter:
-        """Return a writer of transactions.  Raises Invalid (its name).
+        serializer: Serializer[W] | None = None,
+    ) -> TransactionalWriter[W]:
+        """Return a writer of transactions; `serializer`: as of `writer`.  Raises Invalid (its name).
 
         `lease_seconds` (10 to 600): how long a transaction outlives its writer.  `keep_alive` False: the lease is not
         renewed, so each transaction ends after that time."""
         return TransactionalWriter(
             self._thread,
             self._inner.transactional_writer(
-                stream, name=name, lease_seconds=lease_seconds, keep_alive=keep_alive, buffer_bytes=buffer_bytes
+                stream,
+                name=name,
+                lease_seconds=lease_seconds,
+                keep_alive=keep_alive,
+                buffer_bytes=buffer_bytes,
+                serializer=serializer,
             ),
         )
 
@@ -185,15 +205,30 @@ class Client:
         return Table(self._thread, self._inner.table(table))
 
     def reader(
-        self, stream: str | StreamName, start: Cut = "head", end: Cut = None, *, skip_truncated: bool = False
-    ) -> EventReader:
+        self,
+        stream: str | StreamName,
+        start: Cut = "head",
+        end: Cut = None,
+        *,
+        skip_truncated: bool = False,
+        deserializer: Deserializer[V] | None = None,
+        on_error: str | StreamName = "raise",
+    ) -> EventReader[V]:
         """Return a reader of all events between two cuts.  Raises NotFound, Invalid.
 
         `start` and `end`: "head", "tail" (as of now), a StreamCut or its text; `end` None: follow the tail until the
         stream is sealed.  `skip_truncated`: skip what was truncated instead of raising Truncated.
+
+        `deserializer`: decodes events (`sarit.serializers`); None: they are bytes.  `on_error`: what to do with one
+        that it cannot decode: "raise" Undecodable, "skip" it, or write it to the dead-letter stream of this name.
         """
         return EventReader(
-            self._thread, self._run(self._inner.reader(stream, start, end, skip_truncated=skip_truncated).open())
+            self._thread,
+            self._run(
+                self._inner.reader(
+                    stream, start, end, skip_truncated=skip_truncated, deserializer=deserializer, on_error=on_error
+                ).open()
+            ),
         )
 
     def cut(self, stream: str | StreamName, which: Cut) -> StreamCut | None:

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic
 
+from sarit.client.core.typed import V
 from sarit.client.limits import GROUP_CHECKPOINT_TIMEOUT_SECONDS
 from sarit.client.session.guard import guarded
 
@@ -25,10 +26,11 @@ if TYPE_CHECKING:
     from sarit.client.streams.event_time import TimeWindow
     from sarit.core.cuts import StreamCut
     from sarit.core.names import StreamName
+    from sarit.serializers.protocols import Deserializer
 
 
 @guarded("_inner._session", local=("position", "close"))
-class GroupReader:
+class GroupReader(Generic[V]):
     """Reads its share of what a group reads; for one thread at a time.
 
     Make one with `group.reader(name)`.  What is handed out counts as consumed when the next thing is asked for, or the
@@ -37,7 +39,7 @@ class GroupReader:
     All that reads raises Conflict when the reader is not in the group any more (a reset, or it was declared offline),
     Truncated when data it was to read was truncated, Invalid when it is closed."""
 
-    def __init__(self, thread: LoopThread, inner: AioGroupReader) -> None:
+    def __init__(self, thread: LoopThread, inner: AioGroupReader[V]) -> None:
         self._thread = thread
         self._run = thread.run
         self._inner = inner
@@ -61,6 +63,11 @@ class GroupReader:
         streams."""
         return self._inner.at_end
 
+    @property
+    def skipped(self) -> int:
+        """How many events were passed over because the deserializer could not decode them (`on_error`)."""
+        return self._inner.skipped
+
     def position(self) -> Position:
         """Return the position after the last event handed out."""
         return self._inner.position()
@@ -72,20 +79,22 @@ class GroupReader:
         last events are read again.  Raises Invalid (the group does not read the stream), Unavailable."""
         return self._run(self._inner.time_window(stream))
 
-    def read(self, timeout: float | None = None) -> GroupEvent | CheckpointEvent | None:
+    def read(self, timeout: float | None = None) -> GroupEvent[V] | CheckpointEvent | None:
         """Return the next event, or a checkpoint; None after `timeout` seconds without one, or at the end
         (`at_end`)."""
         return self._run(self._inner.read(timeout))
 
-    def read_batch(self, most: int = 10_000, timeout: float | None = None) -> EventBatch | CheckpointEvent | None:
+    def read_batch(self, most: int = 10_000, timeout: float | None = None) -> EventBatch[V] | CheckpointEvent | None:
         """Up to `most` events of one segment, as `read` has one.  Raises Invalid (`most` is below 1)."""
         return self._run(self._inner.read_batch(most, timeout))
 
     def read_arrow(self, timeout: float | None = None) -> ArrowBatch | CheckpointEvent | None:
-        """Events of one segment as a record batch, as `read` has one."""
+        """Events of one segment as a record batch, as `read` has one.
+
+        Raises Invalid (the reader has a deserializer)."""
         return self._run(self._inner.read_arrow(timeout))
 
-    def __iter__(self) -> Iterator[GroupEvent]:
+    def __iter__(self) -> Iterator[GroupEvent[V]]:
         """Return the events, one by one, until everything is read.  Checkpoints are passed without being handed out."""
         return self._thread.iterate(aiter(self._inner))
 
@@ -96,7 +105,7 @@ class GroupReader:
         Raises Unavailable: the reader may still be in the group, with its segments; close it again."""
         self._run(self._inner.close(position, rewind=rewind))
 
-    def __enter__(self) -> GroupReader:
+    def __enter__(self) -> GroupReader[V]:
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
@@ -120,15 +129,32 @@ class ReaderGroup:
         """ "scope/group"."""
         return self._inner.name
 
-    def reader(self, name: str, *, skip_truncated: bool = False, death_timeout: float | None = None) -> GroupReader:
+    def reader(
+        self,
+        name: str,
+        *,
+        skip_truncated: bool = False,
+        death_timeout: float | None = None,
+        deserializer: Deserializer[V] | None = None,
+        on_error: str | StreamName = "raise",
+    ) -> GroupReader[V]:
         """Join as `name`.  Raises Conflict when a reader of that name is in the group, Invalid.
 
         `skip_truncated`: continue after truncated data instead of raising Truncated.
         `death_timeout`: declare other readers offline that sent no heartbeat for this many seconds.  Give it to all
-        readers: each then sends heartbeats in time (Java's readers only while they are asked for events)."""
+        readers: each then sends heartbeats in time (Java's readers only while they are asked for events).
+        `deserializer`, `on_error`: as of `Client.reader`; values are in `GroupEvent.value` and `EventBatch.values`."""
         return GroupReader(
             self._thread,
-            self._run(self._inner.reader(name, skip_truncated=skip_truncated, death_timeout=death_timeout)),
+            self._run(
+                self._inner.reader(
+                    name,
+                    skip_truncated=skip_truncated,
+                    death_timeout=death_timeout,
+                    deserializer=deserializer,
+                    on_error=on_error,
+                )
+            ),
         )
 
     def online_readers(self) -> list[str]:

@@ -13,6 +13,7 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from sarit.client.core.typed import W
 from sarit.client.limits import BYTE_WRITER_DRAIN_BYTES, FULL_BUFFER_POLL_SECONDS
 from sarit.core.errors import Invalid
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from sarit.client.sync.synchronizer import StateSynchronizer
     from sarit.client.transactions.transaction import Transaction
     from sarit.client.writer.writer import EventWriter
-    from sarit.core.envelope import Envelope
 
 S = TypeVar("S")
 
@@ -47,10 +47,10 @@ class ClientOverrides:
             self._thread.close()
 
 
-class EventWriterOverrides:
+class EventWriterOverrides(Generic[W]):
     """Binds an asyncio writer to callers on other threads."""
 
-    def __init__(self, thread: LoopThread, inner: EventWriter) -> None:
+    def __init__(self, thread: LoopThread, inner: EventWriter[W]) -> None:
         # Not the thread itself: the inner writer refers to these methods, and lives until its client ends.
         self._running = thread.running
         self._inner = inner
@@ -59,8 +59,8 @@ class EventWriterOverrides:
         self._woken = False
         inner.bind_foreign_thread(self._wake, self._full, self._on_dispatched)
 
-    def write(self, event: bytes | str | Envelope, key: str | None = None) -> None:
-        """Write one event (`bytes`, `str` or Envelope), with a `key` or without.
+    def write(self, event: W, key: str | None = None) -> None:
+        """Write one event, with a `key` or without: `bytes`, `str` or Envelope, or a value of the writer's serializer.
 
         It is durable when a later `flush` returns.  Events of one key stay in order; events without a key spread over
         the segments.  The key of an Envelope is its routing key, unless `key` is given.  Blocks while more than
@@ -70,13 +70,14 @@ class EventWriterOverrides:
 
     def write_many(
         self,
-        events: Iterable[bytes | str | Envelope] | pa.Array | pa.ChunkedArray,
+        events: Iterable[W] | pa.Array | pa.ChunkedArray,
         keys: Iterable[str | None] | pa.Array | pa.ChunkedArray | None = None,
     ) -> None:
         """Write a batch: a list of `bytes`, `str` or Envelopes, or an Arrow array of binary or string.
 
         `keys` is one key (or None) per event, as a list or an Arrow array of string; None: the keys of the Envelopes.
-        Blocks and raises as `write` does."""
+        A writer with a serializer takes a list of values; when one does not fit, none is written.  Blocks and raises as
+        `write` does."""
         self._inner.write_many(events, keys)
 
     def when_durable(self, then: Callable[[], object]) -> None:
@@ -113,19 +114,19 @@ class EventWriterOverrides:
         return self._inner.pending_bytes() > self._buffer_bytes and self._inner.failure is None
 
 
-class TransactionOverrides:
+class TransactionOverrides(Generic[W]):
     """The writes of a transaction."""
 
-    def __init__(self, thread: LoopThread, inner: Transaction) -> None:
+    def __init__(self, thread: LoopThread, inner: Transaction[W]) -> None:
         self._events = EventWriterOverrides(thread, inner.events)
 
-    def write(self, event: bytes | str | Envelope, key: str | None = None) -> None:
+    def write(self, event: W, key: str | None = None) -> None:
         """Write one event; readers see it after the commit.  See `EventWriter.write`.  Raises Conflict (it ended)."""
         self._events.write(event, key)
 
     def write_many(
         self,
-        events: Iterable[bytes | str | Envelope] | pa.Array | pa.ChunkedArray,
+        events: Iterable[W] | pa.Array | pa.ChunkedArray,
         keys: Iterable[str | None] | pa.Array | pa.ChunkedArray | None = None,
     ) -> None:
         """Write a batch; readers see it after the commit.  See `EventWriter.write_many`; raises as `write` does."""

@@ -7,10 +7,11 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic
 
 from sarit.client.blocking.overrides import ByteWriterOverrides, EventWriterOverrides
 from sarit.client.core.deadline import within
+from sarit.client.core.typed import V, W
 from sarit.client.reader.cursor import check_most
 from sarit.client.session.guard import guarded
 from sarit.client.streams.byte_streams import ContiguousParts
@@ -28,17 +29,16 @@ if TYPE_CHECKING:
     from sarit.client.streams.byte_streams import ByteWriter as AioByteWriter
     from sarit.client.writer.writer import EventWriter as AioEventWriter
     from sarit.core.cuts import StreamCut
-    from sarit.core.envelope import Envelope
 
 
 @guarded("_inner._session", local=("close", "flush"), unguarded=("write", "write_many", "drain"))
-class EventWriter:
+class EventWriter(Generic[W]):
     """Writes events to one stream, exactly once each and in order per key; may be shared by threads.
 
     Make one with `client.writer(...)`; use it in a `with` block, or `close` it: that flushes.
     """
 
-    def __init__(self, thread: LoopThread, inner: AioEventWriter) -> None:
+    def __init__(self, thread: LoopThread, inner: AioEventWriter[W]) -> None:
         self._thread = thread
         self._run = thread.run
         self._inner = inner
@@ -69,7 +69,7 @@ class EventWriter:
         """Flush, then release the writer.  Raises what `flush` raises; the writer is closed in any case."""
         self._run(self._inner.close())
 
-    def __enter__(self) -> EventWriter:
+    def __enter__(self) -> EventWriter[W]:
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
@@ -78,8 +78,8 @@ class EventWriter:
         else:
             self._thread.call(self._inner.abandon)
 
-    def write(self, event: bytes | str | Envelope, key: str | None = None) -> None:
-        """Write one event (`bytes`, `str` or Envelope), with a `key` or without.
+    def write(self, event: W, key: str | None = None) -> None:
+        """Write one event, with a `key` or without: `bytes`, `str` or Envelope, or a value of the writer's serializer.
 
         It is durable when a later `flush` returns.  Events of one key stay in order; events without a key spread over
         the segments.  The key of an Envelope is its routing key, unless `key` is given.  Blocks while more than
@@ -89,13 +89,14 @@ class EventWriter:
 
     def write_many(
         self,
-        events: Iterable[bytes | str | Envelope] | pa.Array | pa.ChunkedArray,
+        events: Iterable[W] | pa.Array | pa.ChunkedArray,
         keys: Iterable[str | None] | pa.Array | pa.ChunkedArray | None = None,
     ) -> None:
         """Write a batch: a list of `bytes`, `str` or Envelopes, or an Arrow array of binary or string.
 
         `keys` is one key (or None) per event, as a list or an Arrow array of string; None: the keys of the Envelopes.
-        Blocks and raises as `write` does."""
+        A writer with a serializer takes a list of values; when one does not fit, none is written.  Blocks and raises as
+        `write` does."""
         self._overrides.write_many(events, keys)
 
     def when_durable(self, then: Callable[[], object]) -> None:
@@ -106,13 +107,13 @@ class EventWriter:
 
 
 @guarded("_inner._session", local=("position", "close"))
-class EventReader:
+class EventReader(Generic[V]):
     """Reads one stream; for one thread at a time.
 
     Handing an event (or a batch) out counts as consuming it.  Events are fetched on the loop's thread and handed
     out on the caller's: a call that Ctrl-C interrupts consumes nothing."""
 
-    def __init__(self, thread: LoopThread, inner: AioEventReader) -> None:
+    def __init__(self, thread: LoopThread, inner: AioEventReader[V]) -> None:
         self._thread = thread
         self._run = thread.run
         self._inner = inner
@@ -120,22 +121,22 @@ class EventReader:
     def __repr__(self) -> str:
         return repr(self._inner)
 
-    def __iter__(self) -> Iterator[bytes]:
+    def __iter__(self) -> Iterator[V]:
         """Return the events, one by one; waits at the tail; stops at the given end, or when the stream is sealed."""
         return self._thread.iterate(aiter(self._inner))
 
-    def batches(self) -> Iterator[list[bytes]]:
+    def batches(self) -> Iterator[list[V]]:
         """Return the events in lists, as they come."""
         return self._thread.iterate(self._inner.batches())
 
-    def read(self, timeout: float | None = None) -> bytes | None:
+    def read(self, timeout: float | None = None) -> V | None:
         """Return the next event; None after `timeout` seconds without one, or at the end (`at_end`)."""
         found = self._inner.waiting_events()
         if found is None:
             found = self._run(within(timeout, self._inner._next_events()))
         return None if found is None else next(found.left)
 
-    def read_events(self, most: int = 10_000, timeout: float | None = None) -> list[bytes]:
+    def read_events(self, most: int = 10_000, timeout: float | None = None) -> list[V]:
         """Return up to `most` events, at least one: an empty list at the end, and after `timeout` seconds without any.
 
         Raises Invalid (`most` is below 1)."""
@@ -148,7 +149,8 @@ class EventReader:
     def read_arrow(self, most: int | None = None, timeout: float | None = None) -> pa.RecordBatch | None:
         """Return up to `most` events as a record batch (event, segment, offset), None at the end.
 
-        After `timeout` seconds without any the batch is empty.  Raises Invalid (`most` is below 1).
+        After `timeout` seconds without any the batch is empty.  Raises Invalid (`most` is below 1; the reader has a
+        deserializer).
         """
         if most is not None:
             check_most(most)
@@ -175,18 +177,25 @@ class EventReader:
         False for up to 15 s more when the last fetch happened to end at the very last byte."""
         return self._inner.at_tail
 
+    @property
+    def skipped(self) -> int:
+        """How many events were passed over because the deserializer could not decode them (`on_error`)."""
+        return self._inner.skipped
+
     def close(self) -> None:
         """Stop fetching."""
         self._thread.call(self._inner.close)
 
-    def __enter__(self) -> EventReader:
+    def __enter__(self) -> EventReader[V]:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
     def next_events(self) -> Events | None:
-        """Events not handed out yet (at least one), None at the end.  Hand them out through `left`."""
+        """Events not handed out yet (at least one), None at the end.  Hand them out through `left`.
+
+        Raises Invalid (the reader has a deserializer)."""
         return self._run(self._inner.next_events())
 
 

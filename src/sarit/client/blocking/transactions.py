@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic
 
 from sarit.client.blocking.overrides import TransactionOverrides
+from sarit.client.core.typed import W
 from sarit.client.session.guard import guarded
 
 if TYPE_CHECKING:
@@ -19,17 +20,16 @@ if TYPE_CHECKING:
     from sarit.client.core.values import TransactionStatus
     from sarit.client.transactions.transaction import Transaction as AioTransaction
     from sarit.client.transactions.transaction import TransactionalWriter as AioTransactionalWriter
-    from sarit.core.envelope import Envelope
 
 
 @guarded("_inner._session", local=("close",))
-class TransactionalWriter:
+class TransactionalWriter(Generic[W]):
     """Begins and administers the transactions of one stream; may be shared by threads.
 
     Make one with `client.transactional_writer(...)`.
     """
 
-    def __init__(self, thread: LoopThread, inner: AioTransactionalWriter) -> None:
+    def __init__(self, thread: LoopThread, inner: AioTransactionalWriter[W]) -> None:
         self._thread = thread
         self._run = thread.run
         self._inner = inner
@@ -37,11 +37,13 @@ class TransactionalWriter:
     def __repr__(self) -> str:
         return repr(self._inner)
 
-    def begin(self) -> Transaction:
-        """Return a new transaction.  Raises NotFound, Invalid (the lease; the stream is sealed), Unavailable."""
+    def begin(self) -> Transaction[W]:
+        """Return a new transaction.  Raises NotFound, Invalid (the lease; the stream is sealed), Unavailable.
+
+        The first one registers or looks up the schema of the serializer, and raises what `EventWriter.open` does."""
         return Transaction(self._thread, self._run(self._inner.begin()))
 
-    def take_up(self, transaction: UUID | str) -> Transaction:
+    def take_up(self, transaction: UUID | str) -> Transaction[W]:
         """Resume an open transaction that was begun elsewhere.  Raises NotFound, Conflict (it has ended)."""
         return Transaction(self._thread, self._run(self._inner.take_up(transaction)))
 
@@ -78,7 +80,7 @@ class TransactionalWriter:
         """Release open transactions: each can be resumed by its id until its lease expires, then it is aborted."""
         self._run(self._inner.close())
 
-    def __enter__(self) -> TransactionalWriter:
+    def __enter__(self) -> TransactionalWriter[W]:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -86,13 +88,13 @@ class TransactionalWriter:
 
 
 @guarded("_inner._writer._session")
-class Transaction:
+class Transaction(Generic[W]):
     """One transaction; write to it, then commit or abort.
 
     As a block: commits, or aborts when an error leaves it.  May be shared by threads, as long as none writes while
     another commits."""
 
-    def __init__(self, thread: LoopThread, inner: AioTransaction) -> None:
+    def __init__(self, thread: LoopThread, inner: AioTransaction[W]) -> None:
         self._thread = thread
         self._run = thread.run
         self._inner = inner
@@ -131,19 +133,19 @@ class Transaction:
         """Return the status of the transaction."""
         return self._run(self._inner.status())
 
-    def __enter__(self) -> Transaction:
+    def __enter__(self) -> Transaction[W]:
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         self._run(self._inner.__aexit__(kind, error, trace))
 
-    def write(self, event: bytes | str | Envelope, key: str | None = None) -> None:
+    def write(self, event: W, key: str | None = None) -> None:
         """Write one event; readers see it after the commit.  See `EventWriter.write`.  Raises Conflict (it ended)."""
         self._overrides.write(event, key)
 
     def write_many(
         self,
-        events: Iterable[bytes | str | Envelope] | pa.Array | pa.ChunkedArray,
+        events: Iterable[W] | pa.Array | pa.ChunkedArray,
         keys: Iterable[str | None] | pa.Array | pa.ChunkedArray | None = None,
     ) -> None:
         """Write a batch; readers see it after the commit.  See `EventWriter.write_many`; raises as `write` does."""

@@ -29,8 +29,10 @@ from sarit.client.groups.state import (
 )
 from sarit.client.groups.values import GroupConfig, Retention
 from sarit.client.limits import GROUP_CHECKPOINT_TIMEOUT_SECONDS, GROUP_POLL_SECONDS, MIN_DEATH_TIMEOUT_SECONDS
+from sarit.client.reader.decoding import decoding_of
 from sarit.client.session.guard import guarded
 from sarit.client.sync.synchronizer import StateFollower
+from sarit.client.writer.writer import EventWriter
 from sarit.core.errors import Conflict, Invalid, NotFound, SaritError, TimedOut, Unavailable
 from sarit.core.names import READER_GROUP_PREFIX, StreamName, is_user_name
 from sarit.core.public import public
@@ -38,12 +40,14 @@ from sarit.core.public import public
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
+    from sarit.client.core.typed import V
     from sarit.client.groups.position import CutLike
     from sarit.client.groups.progress import SegmentProgress
     from sarit.client.groups.state import GroupState
     from sarit.client.groups.values import GroupSegment, Offsets
     from sarit.client.session.session import Session
     from sarit.core.cuts import StreamCut
+    from sarit.serializers.protocols import Deserializer
 
 
 T = TypeVar("T")
@@ -80,19 +84,30 @@ class ReaderGroup:
     # -- readers ----------------------------------------------------------------------------------
 
     async def reader(
-        self, name: str, *, skip_truncated: bool = False, death_timeout: float | None = None
-    ) -> GroupReader:
+        self,
+        name: str,
+        *,
+        skip_truncated: bool = False,
+        death_timeout: float | None = None,
+        deserializer: Deserializer[V] | None = None,
+        on_error: str | StreamName = "raise",
+    ) -> GroupReader[V]:
         """Join as `name`.  Raises Conflict when a reader of that name is in the group, Invalid.
 
         `skip_truncated`: continue after truncated data instead of raising Truncated.
         `death_timeout`: declare other readers offline that sent no heartbeat for this many seconds.  Give it to all
-        readers: each then sends heartbeats in time (Java's readers only while they are asked for events)."""
+        readers: each then sends heartbeats in time (Java's readers only while they are asked for events).
+        `deserializer`, `on_error`: as of `Client.reader`; values are in `GroupEvent.value` and `EventBatch.values`."""
         if not is_user_name(name):
             raise Invalid(f"{name!r} is no name for a reader: letters, digits, '.' and '-', at most 250")
         if death_timeout is not None and death_timeout < MIN_DEATH_TIMEOUT_SECONDS:
             raise Invalid(f"a death timeout of {death_timeout} s: it must be {MIN_DEATH_TIMEOUT_SECONDS} s or more")
-        shared = await SharedState.open(self._session, self._shared.name)
-        reader = GroupReader(self._session, shared, name, skip_truncated=skip_truncated, death_timeout=death_timeout)
+        session = self._session
+        decoding = decoding_of(session, deserializer, on_error, functools.partial(EventWriter, session))
+        shared = await SharedState.open(session, self._shared.name)
+        reader = GroupReader(
+            session, shared, name, skip_truncated=skip_truncated, death_timeout=death_timeout, decoding=decoding
+        )
         return await reader.open()
 
     async def online_readers(self) -> list[str]:

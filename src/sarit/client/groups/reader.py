@@ -16,9 +16,11 @@ import asyncio
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, cast
 
+from sarit.client.core.deadline import within
 from sarit.client.core.iteration import Pulled
+from sarit.client.core.typed import V
 from sarit.client.groups import state as group_state
 from sarit.client.groups.member import Member
 from sarit.client.groups.position import Position
@@ -26,6 +28,7 @@ from sarit.client.groups.sources import Source, Sources
 from sarit.client.groups.state import AddReader, Update
 from sarit.client.groups.stream_cuts import GroupTimeWindows
 from sarit.client.reader.cursor import Events, arrow_schema, check_most
+from sarit.client.reader.decoding import DecodedEvents, Decoding
 from sarit.client.reader.pointers import EventPointer
 from sarit.client.session.guard import guarded
 from sarit.client.session.parts import watch, weakly
@@ -47,10 +50,11 @@ if TYPE_CHECKING:
 
 
 @public
-class GroupEvent:
+class GroupEvent(Generic[V]):
     """An event, its offset, and the position of its reader after it."""
 
-    __slots__ = ("_offsets_before", "_ranges", "event", "offset", "segment")
+    __slots__ = ("_decoded", "_offsets_before", "_ranges", "event", "offset", "segment")
+    _decoded: V
 
     def __init__(
         self, event: bytes, segment: GroupSegment, offset: int, offsets: Mapping[GroupSegment, int], ranges: Ranges
@@ -63,6 +67,12 @@ class GroupEvent:
 
     def __repr__(self) -> str:
         return f"GroupEvent({len(self.event)} bytes at {self.offset} of {self.segment})"
+
+    @property
+    def value(self) -> V:
+        """The event as the reader's deserializer decoded it; its bytes without a deserializer."""
+        # Readers of bytes never set `_decoded`, so that an event costs them nothing more.
+        return cast("V", getattr(self, "_decoded", self.event))
 
     @property
     def position(self) -> Position:
@@ -87,13 +97,16 @@ class CheckpointEvent:
 
 @public
 @dataclass(frozen=True, slots=True)
-class EventBatch:
-    """Events of one segment in order, the first at byte `offset`; `position` is after the last."""
+class EventBatch(Generic[V]):
+    """Events of one segment in order, the first at byte `offset`; `position` is after the last.
+
+    `values`: as the reader's deserializer decoded them; the same list as `events` without a deserializer."""
 
     events: list[bytes]
     segment: GroupSegment
     offset: int
     position: Position
+    values: list[V]
 
 
 @public
@@ -107,7 +120,7 @@ class ArrowBatch:
 
 
 @guarded("_session", local=("position", "close"), unguarded=("client_closed",))
-class GroupReader:
+class GroupReader(Generic[V]):
     """Reads the segments assigned to it.  Create one with `await group.reader(name)`; for one task at a time.
 
     Use it as a block, which closes it.  When an error leaves the block, what was handed out last is read again.
@@ -122,8 +135,10 @@ class GroupReader:
         *,
         skip_truncated: bool = False,
         death_timeout: float | None = None,
+        decoding: Decoding[V] | None = None,
     ) -> None:
         self.name = name
+        self._decoding = decoding
         self._session = session
         self._shared = shared
         self._sources = Sources(session, weakly(self._notify), skip_truncated)
@@ -131,7 +146,7 @@ class GroupReader:
         self._member: Member | None = None
         self._unwatch: Callable[[], object] = lambda: None
         self._leaving: tuple[Member, Offsets] | None = None  # closed here, but not yet removed from the group's state
-        self._current: Events | None = None
+        self._current: Events | DecodedEvents[V] | None = None
         self._source: Source | None = None
         self._offsets_before: dict[GroupSegment, int] = {}
         self._event_offset = 0
@@ -148,8 +163,11 @@ class GroupReader:
         state = self._session.state(closed=self._member is None)
         return f"GroupReader({self._shared.name}, {self.name}, {state}, {len(self._sources)} segments)"
 
-    async def open(self) -> GroupReader:
-        """Join.  Raises Conflict: a reader of that name is in the group."""
+    async def open(self) -> GroupReader[V]:
+        """Join.  Raises Conflict: a reader of that name is in the group; what binding the deserializer raises."""
+        if self._decoding is not None:
+            for stream in self._shared.state.config.starts:
+                await self._decoding.open(stream)
 
         def join(state: GroupState) -> list[Update]:
             if self.name in state.assigned:
@@ -191,6 +209,11 @@ class GroupReader:
         streams."""
         return self._member is not None and self._member.at_end
 
+    @property
+    def skipped(self) -> int:
+        """How many events were passed over because the deserializer could not decode them (`on_error`)."""
+        return 0 if self._decoding is None else self._decoding.skipped
+
     def position(self) -> Position:
         """Return the position after the last event handed out."""
         return Position(self._positions(), self._shared.state.ranges)
@@ -212,36 +235,56 @@ class GroupReader:
 
     # -- reading ------------------------------------------------------------------------------------
 
-    async def read(self, timeout: float | None = None) -> GroupEvent | CheckpointEvent | None:
+    async def read(self, timeout: float | None = None) -> GroupEvent[V] | CheckpointEvent | None:
         """Return the next event, or a checkpoint; None after `timeout` seconds without one, or at the end
         (`at_end`)."""
         found = await self._next(timeout)
         if isinstance(found, CheckpointEvent) or found is None:
             return found
         assert self._source is not None
+        if self._decoding is not None:
+            return self._decoded_event(found, self._source)
         self._handed_out_offset = self._event_offset
         event = next(found.left)
-        made = GroupEvent(
+        made: GroupEvent[V] = GroupEvent(
             event, self._source.segment, self._event_offset, self._offsets_before, self._shared.state.ranges
         )
         self._event_offset += EVENT_HEADER_BYTES + len(event)
         return made
 
-    async def read_batch(self, most: int = 10_000, timeout: float | None = None) -> EventBatch | CheckpointEvent | None:
+    def _decoded_event(self, found: DecodedEvents[V], source: Source) -> GroupEvent[V]:
+        self._handed_out_offset, event, value = found.take()
+        made: GroupEvent[V] = GroupEvent(
+            event, source.segment, self._handed_out_offset, self._offsets_before, self._shared.state.ranges
+        )
+        made._decoded = value
+        return made
+
+    async def read_batch(
+        self, most: int = 10_000, timeout: float | None = None
+    ) -> EventBatch[V] | CheckpointEvent | None:
         """Up to `most` events of one segment, as `read` has one.  Raises Invalid (`most` is below 1)."""
         check_most(most)
         found = await self._next(timeout)
         if isinstance(found, CheckpointEvent) or found is None:
             return found
         assert self._source is not None
-        self._handed_out_offset = offset = self._event_offset
-        events = list(found.left) if most >= found.count_left() else list(islice(found.left, most))
+        if self._decoding is not None:
+            offset, events, values = found.take_many(most)
+        else:
+            offset = self._event_offset
+            values = events = list(found.left) if most >= found.count_left() else list(islice(found.left, most))
+        self._handed_out_offset = offset
         self._event_offset = after = found.position()
         position = Position({**self._offsets_before, self._source.segment: after}, self._shared.state.ranges)
-        return EventBatch(events, self._source.segment, offset, position)
+        return EventBatch(events, self._source.segment, offset, position, values)
 
     async def read_arrow(self, timeout: float | None = None) -> ArrowBatch | CheckpointEvent | None:
-        """Events of one segment as a record batch, as `read` has one."""
+        """Events of one segment as a record batch, as `read` has one.
+
+        Raises Invalid (the reader has a deserializer)."""
+        if self._decoding is not None:
+            raise Invalid(f"reader {self.name} has a deserializer: read record batches with one that has none")
         if self._schema is None:
             self._schema = arrow_schema()
         found = await self._next(timeout, arrow=True)
@@ -258,11 +301,11 @@ class GroupReader:
             self._handed_out_offset, batch = found.column(2)[0].as_py(), found
         return ArrowBatch(batch, segment, Position(self._positions(), self._shared.state.ranges))
 
-    def __aiter__(self) -> AsyncIterator[GroupEvent]:
+    def __aiter__(self) -> AsyncIterator[GroupEvent[V]]:
         """Return the events, one by one, until everything is read.  Checkpoints are passed without being handed out."""
         return Pulled(self._next_event)
 
-    async def _next_event(self) -> GroupEvent | None:
+    async def _next_event(self) -> GroupEvent[V] | None:
         while isinstance(found := await self.read(), CheckpointEvent):
             pass
         return found
@@ -283,7 +326,15 @@ class GroupReader:
                     return CheckpointEvent(checkpoint, self.position())
             if self._current is not None and self._current.count_left():
                 return self._current
+            if isinstance(current := self._current, DecodedEvents) and not current.finished:
+                await self._decode(current, end)
+                if end is not None and clock.monotonic() >= end and not current.count_left():
+                    return None
+                continue
             found = self._take(arrow)
+            if self._decoding is not None and found is not None:
+                self._current = DecodedEvents(found)
+                continue
             if found is not None:
                 return found
             # Taking may have found the end of a segment, which a round completes.
@@ -299,6 +350,13 @@ class GroupReader:
                     return None
                 left = min(left, end - now)
             await self._wait(left)
+
+    async def _decode(self, current: DecodedEvents[V], end: float | None) -> None:
+        """Decode the next of the current events, until `end` of the clock."""
+        assert self._decoding is not None
+        assert self._source is not None
+        left = None if end is None else max(0.0, end - self._session.env.clock.monotonic())
+        await within(left, self._decoding.fill(self._source.segment.stream, current))
 
     def _require_member(self) -> Member:
         if self._failure is not None:
@@ -432,7 +490,7 @@ class GroupReader:
         self._sources.close()
         self._notify()
 
-    async def __aenter__(self) -> GroupReader:
+    async def __aenter__(self) -> GroupReader[V]:
         return self
 
     async def __aexit__(self, kind: object, error: object, trace: object) -> None:

@@ -13,12 +13,14 @@ from __future__ import annotations
 from collections import deque
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from sarit.client.core.deadline import Once, within
 from sarit.client.core.iteration import Items, Mapped, Pulled
+from sarit.client.core.typed import V
 from sarit.client.limits import MIN_SEGMENT_READ_BYTES, READER_BUFFER_BYTES, SEGMENT_READ_BYTES
 from sarit.client.reader.cursor import EventCursor, Events, arrow_schema, check_most
+from sarit.client.reader.decoding import DecodedEvents, Decoding
 from sarit.client.reader.fetch import SegmentFetch
 from sarit.client.reader.progress import Progress
 from sarit.client.session.guard import guarded
@@ -57,14 +59,23 @@ class _Source:
     local=("position", "close"),
     unguarded=("client_closed", "next_table", "take_table", "waiting_events"),
 )
-class EventReader:
+class EventReader(Generic[V]):
     """Reads one stream.  Create one with `client.reader(...)`; for one task at a time.
 
-    An event (or a batch) counts as consumed once it is handed out.
+    An event (or a batch) counts as consumed once it is handed out.  With a deserializer the events are its values.
     """
 
-    def __init__(self, session: Session, stream: StreamName, bounds: Bounds, *, skip_truncated: bool = False) -> None:
+    def __init__(
+        self,
+        session: Session,
+        stream: StreamName,
+        bounds: Bounds,
+        *,
+        skip_truncated: bool = False,
+        decoding: Decoding[V] | None = None,
+    ) -> None:
         self.stream = stream
+        self._decoding = decoding
         self._session = session
         self._bounds = Once(bounds)
         self._progress = Progress({}, None)
@@ -74,7 +85,7 @@ class EventReader:
         # Sources with something to handle; each at most once, by `queued`.
         self._ready: deque[_Source] = deque()
         # The piece being handed out: its events, or the rest of its record batch, and its source.
-        self._current: Events | None = None
+        self._current: Events | DecodedEvents[V] | None = None
         self._rest_batch: pa.RecordBatch | None = None
         self._source: _Source | None = None
         self._wake: asyncio.Future[None] | None = None
@@ -84,9 +95,11 @@ class EventReader:
         session.register(self, weakly=True)
         self._unwatch = watch(self, session, f"a reader of {stream}", partial(_close_all, self._sources))
 
-    async def open(self) -> EventReader:
+    async def open(self) -> EventReader[V]:
         """Resolve where to start (and end); otherwise the first read does.  Raises NotFound, Unavailable."""
         if not self._opened:
+            if self._decoding is not None:
+                await self._decoding.open(self.stream)
             start, end = await self._bounds.get()
             if self._closed:
                 raise Invalid(f"the reader of {self.stream} is closed")
@@ -101,22 +114,22 @@ class EventReader:
 
     # -- reading ------------------------------------------------------------------------------
 
-    def __aiter__(self) -> AsyncIterator[bytes]:
+    def __aiter__(self) -> AsyncIterator[V]:
         """Return the events, one by one; waits at the tail; stops at the given end, or when the stream is sealed."""
         return Items(Pulled(partial(_left, self)))
 
-    def batches(self) -> AsyncIterator[list[bytes]]:
+    def batches(self) -> AsyncIterator[list[V]]:
         """Return the events in lists, as they come."""
         return Mapped(Pulled(partial(_left, self)), list)
 
-    async def read(self, timeout: float | None = None) -> bytes | None:
+    async def read(self, timeout: float | None = None) -> V | None:
         """Return the next event; None after `timeout` seconds without one, or at the end (`at_end`)."""
         found = self.waiting_events()
         if found is None:
             found = await within(timeout, self._next_events())
         return None if found is None else next(found.left)
 
-    async def read_events(self, most: int = 10_000, timeout: float | None = None) -> list[bytes]:
+    async def read_events(self, most: int = 10_000, timeout: float | None = None) -> list[V]:
         """Return up to `most` events, at least one: an empty list at the end, and after `timeout` seconds without any.
 
         Raises Invalid (`most` is below 1)."""
@@ -131,7 +144,8 @@ class EventReader:
     async def read_arrow(self, most: int | None = None, timeout: float | None = None) -> pa.RecordBatch | None:
         """Return up to `most` events as a record batch (event, segment, offset), None at the end.
 
-        After `timeout` seconds without any the batch is empty.  Raises Invalid (`most` is below 1).
+        After `timeout` seconds without any the batch is empty.  Raises Invalid (`most` is below 1; the reader has a
+        deserializer).
         """
         if most is not None:
             check_most(most)
@@ -140,6 +154,8 @@ class EventReader:
 
     async def next_table(self) -> bool:
         """Fetch a record batch, unless one is left, for `take_table` to hand out.  Returns False at the end."""
+        if self._decoding is not None:
+            raise Invalid(f"the reader of {self.stream} has a deserializer: read record batches with one that has none")
         if self._rest_batch is None:
             self._rest_batch = await self._parsed_table()
         return self._rest_batch is not None
@@ -187,9 +203,16 @@ class EventReader:
         False for up to 15 s more when the last fetch happened to end at the very last byte."""
         if not self._opened or self._ready or self._rest_batch is not None or self.waiting_events() is not None:
             return False
+        if isinstance(current := self._current, DecodedEvents) and not current.finished:
+            return False
         # The blocking client asks on another thread while the loop begins successors: they may not be there yet.
         sources = map(self._sources.get, self._progress.unfinished())
         return all(source is not None and source.fetch.all_taken for source in sources)
+
+    @property
+    def skipped(self) -> int:
+        """How many events were passed over because the deserializer could not decode them (`on_error`)."""
+        return 0 if self._decoding is None else self._decoding.skipped
 
     def close(self) -> None:
         """Stop fetching."""
@@ -205,7 +228,7 @@ class EventReader:
         """Close the reader, because the client is closed."""
         self.close()
 
-    async def __aenter__(self) -> EventReader:
+    async def __aenter__(self) -> EventReader[V]:
         return await self.open()
 
     async def __aexit__(self, *_: object) -> None:
@@ -213,15 +236,20 @@ class EventReader:
 
     # -- from pieces to events ------------------------------------------------------------------
 
-    def waiting_events(self) -> Events | None:
-        """Events parsed and not handed out yet, if there are any."""
+    def waiting_events(self) -> Any:
+        """Events parsed (and decoded) and not handed out yet, if there are any."""
         return self._current if self._current is not None and self._current.count_left() else None
 
     async def next_events(self) -> Events | None:
-        """Events not handed out yet (at least one), None at the end.  Hand them out through `left`."""
-        return await self._next_events()
+        """Events not handed out yet (at least one), None at the end.  Hand them out through `left`.
 
-    async def _next_events(self) -> Events | None:
+        Raises Invalid (the reader has a deserializer)."""
+        if self._decoding is not None:
+            raise Invalid(f"the reader of {self.stream} has a deserializer: read values with read or read_events")
+        found: Events | None = await self._next_events()
+        return found
+
+    async def _next_events(self) -> Any:
         # Without the guard of `next_events`: every loop over a reader comes by for each list of events.
         self._session.check()
         if (waiting := self.waiting_events()) is not None:
@@ -230,6 +258,13 @@ class EventReader:
             self._current = self._rest_batch_as_events()
             return self._current
         while True:
+            current = self._current
+            if (
+                self._decoding is not None
+                and isinstance(current, DecodedEvents)
+                and await self._decoding.fill(self.stream, current)
+            ):
+                return current
             # The caller asks for more: what it has is consumed.
             self._finish_current()
             source = await self._next_source()
@@ -238,15 +273,17 @@ class EventReader:
             # Nothing is awaited between taking a piece and parsing it: a cancelled call loses no bytes.
             piece = source.fetch.take()
             if piece is not None:
-                self._current = _parsed(self, source.cursor.events, piece)
+                self._current = found = _parsed(self, source.cursor.events, piece)
                 self._source = source
-                if self._current is not None:
-                    return self._current
+                if found is not None:
+                    if self._decoding is None:
+                        return found
+                    self._current = DecodedEvents(found)
 
     async def _parsed_table(self) -> pa.RecordBatch | None:
         schema = arrow_schema()  # before anything is taken: pyarrow may be missing
         # Events that were parsed for another method go out first.
-        if self._current is not None and (left := self._current.table(schema)) is not None:
+        if isinstance(self._current, Events) and (left := self._current.table(schema)) is not None:
             return left
         while True:
             self._finish_current()
@@ -397,16 +434,16 @@ class EventReader:
             )
 
 
-async def _left(reader: EventReader) -> Iterator[bytes] | None:
+async def _left(reader: EventReader[V]) -> Iterator[V] | None:
     current = await reader._next_events()
     return None if current is None else current.left
 
 
-async def _has_table(reader: EventReader) -> bool | None:
+async def _has_table(reader: EventReader[V]) -> bool | None:
     return await reader.next_table() or None
 
 
-def _parsed(reader: EventReader, parse: Callable[..., T], *piece: Any) -> T:
+def _parsed(reader: EventReader[V], parse: Callable[..., T], *piece: Any) -> T:
     """Return the events of a piece.  An error ends the reader: what follows would be parsed from inside an event."""
     try:
         return parse(*piece)

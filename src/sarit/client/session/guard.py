@@ -52,7 +52,7 @@ ALIASES: Final = {
     "Key": "bytes | str | tuple[bytes | str, bytes | str]",
     "Change": "Put | Insert | Replace | Remove",
 }
-_ANYTHING: Final = ("Any", "object", "S", "T")
+_ANYTHING: Final = ("Any", "object", "S", "T", "V", "W")
 
 _SECONDS: Final = (0.0, 1e9)
 _COUNT: Final = (0, _INT64 - 1)
@@ -115,6 +115,14 @@ _PLAIN: Final[Mapping[str, tuple[Check, str]]] = {
     "float": (is_number, "a number"),
     "None": (lambda value: value is None, "None"),
     "Callable": (callable, "a function"),
+    "Serializer": (
+        lambda value: callable(getattr(value, "serialize", None)),
+        "a serializer: an object with a method `serialize`",
+    ),
+    "Deserializer": (
+        lambda value: callable(getattr(value, "deserialize", None)),
+        "a deserializer: an object with a method `deserialize`",
+    ),
     "Mapping": (lambda value: isinstance(value, Mapping), "a mapping"),
 }
 # Of these types every value passes.

@@ -21,10 +21,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic
 from uuid import UUID
 
 from sarit.client.core.iteration import Items, Pulled
+from sarit.client.core.typed import W
 from sarit.client.core.values import TransactionStatus
 from sarit.client.limits import (
     DEFAULT_TRANSACTION_LEASE_SECONDS,
@@ -35,6 +36,7 @@ from sarit.client.limits import (
 from sarit.client.session.guard import guarded
 from sarit.client.transactions.calls import TransactionCalls
 from sarit.client.transactions.outcomes import TransactionOutcomes
+from sarit.client.writer.encoding import encoding_of
 from sarit.client.writer.targets import TransactionTarget
 from sarit.client.writer.writer import EventWriter
 from sarit.core.errors import Conflict, Invalid, NotFound, SaritError, Unavailable
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from sarit.client.core.values import SegmentRange
     from sarit.client.session.session import Session
     from sarit.core.names import StreamName
+    from sarit.serializers.protocols import Serializer
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +91,7 @@ def transaction_number(transaction: UUID | str) -> int:
 
 
 @guarded("_session", local=("close",), unguarded=("closed",))
-class TransactionalWriter:
+class TransactionalWriter(Generic[W]):
     """Begins and administers the transactions of one stream.  Make one with `client.transactional_writer(...)`.
 
     `lease_seconds` (10 to 600): how long a transaction outlives its writer.  `name` is the writer's for notes of time.
@@ -103,6 +106,7 @@ class TransactionalWriter:
         lease_seconds: float = DEFAULT_TRANSACTION_LEASE_SECONDS,
         keep_alive: bool = True,
         buffer_bytes: int = DEFAULT_WRITER_BUFFER_BYTES,
+        serializer: Serializer[W] | None = None,
     ) -> None:
         if name is not None and not is_user_name(name):
             raise Invalid(f"{name!r} is no name for a writer: letters, digits, '.' and '-', at most 250")
@@ -114,19 +118,24 @@ class TransactionalWriter:
         self._outcomes = TransactionOutcomes(session, self._calls)
         self._lease_ms = round(lease_seconds * 1000)
         self._keep_alive = keep_alive
-        self._open: dict[Transaction, None] = {}
+        self._open: dict[Transaction[W], None] = {}
+        self._encoding = encoding_of(session, stream, serializer)
 
     def __repr__(self) -> str:
         return f"TransactionalWriter({self.stream}, {self._session.state()}, {len(self._open)} transactions)"
 
-    async def begin(self) -> Transaction:
-        """Return a new transaction.  Raises NotFound, Invalid (the lease; the stream is sealed), Unavailable."""
+    async def begin(self) -> Transaction[W]:
+        """Return a new transaction.  Raises NotFound, Invalid (the lease; the stream is sealed), Unavailable.
+
+        The first one registers or looks up the schema of the serializer, and raises what `EventWriter.open` does."""
         calls = self._calls
+        if self._encoding is not None:
+            await self._encoding.encoder()  # before there is a transaction that an error would leave open
         # A lost answer leaves an empty transaction behind, which its lease aborts.
         number, parts = await self._session.with_retry(lambda: calls.create(self._lease_ms))
-        return self._opened(number, parts)
+        return await self._opened(number, parts)
 
-    async def take_up(self, transaction: UUID | str) -> Transaction:
+    async def take_up(self, transaction: UUID | str) -> Transaction[W]:
         """Resume an open transaction that was begun elsewhere.  Raises NotFound, Conflict (it has ended)."""
         number = transaction_number(transaction)
         # Ask the status before `parts`, which answers from the epoch alone, also for a transaction that has ended.
@@ -136,12 +145,12 @@ class TransactionalWriter:
         if status is not TransactionStatus.OPEN:
             raise Conflict(f"transaction {number:032x} is not open: it is {status.name.lower()}", actual=status)
         parts = await self._session.with_retry(lambda: self._calls.parts(number))
-        return self._opened(number, parts)
+        return await self._opened(number, parts)
 
-    def _opened(self, number: int, parts: Sequence[SegmentRange]) -> Transaction:
-        events = EventWriter(
-            self._session, self.stream, self.buffer_bytes, TransactionTarget(self.stream, number, parts)
-        )
+    async def _opened(self, number: int, parts: Sequence[SegmentRange]) -> Transaction[W]:
+        target = TransactionTarget(self.stream, number, parts)
+        events = EventWriter(self._session, self.stream, self.buffer_bytes, target, encoding=self._encoding)
+        await events.open()
         transaction = Transaction(self, number, events)
         self._open[transaction] = None
         if self._keep_alive:
@@ -150,7 +159,7 @@ class TransactionalWriter:
             )
         return transaction
 
-    def closed(self, transaction: Transaction) -> None:
+    def closed(self, transaction: Transaction[W]) -> None:
         """Forget a transaction that has ended or was released."""
         self._open.pop(transaction, None)
 
@@ -213,7 +222,7 @@ class TransactionalWriter:
         if status is not wanted:
             raise Conflict(f"transaction {number:032x} is {status.name.lower()}", actual=status)
 
-    async def _renew(self, transaction: Transaction) -> None:
+    async def _renew(self, transaction: Transaction[W]) -> None:
         """Renew the lease of a transaction until it ends."""
         # Several pings per lease: one that fails leaves time for more.
         pause = self._lease_ms / 1000 / LEASE_RENEWALS
@@ -238,7 +247,7 @@ class TransactionalWriter:
         for transaction in list(self._open):
             transaction.release()
 
-    async def __aenter__(self) -> TransactionalWriter:
+    async def __aenter__(self) -> TransactionalWriter[W]:
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -246,13 +255,13 @@ class TransactionalWriter:
 
 
 @guarded("_writer._session", unguarded=("drain", "lost", "release"))
-class Transaction:
+class Transaction(Generic[W]):
     """One transaction; write to it, then commit or abort.  As a block: commits, or aborts when an error leaves it.
 
     A block that is cancelled while it commits leaves the transaction to its lease, unless the commit was decided.
     Events of one key stay in order among themselves; `id` names it to others."""
 
-    def __init__(self, writer: TransactionalWriter, number: int, events: EventWriter) -> None:
+    def __init__(self, writer: TransactionalWriter[W], number: int, events: EventWriter[W]) -> None:
         self.id = UUID(int=number)
         self.events = events
         self.pinger: asyncio.Task[None] | None = None
@@ -352,7 +361,7 @@ class Transaction:
         if self._state not in (OPEN, COMMITTING):
             raise Conflict(f"transaction {self.id} was {self._state}")
 
-    async def __aenter__(self) -> Transaction:
+    async def __aenter__(self) -> Transaction[W]:
         return self
 
     async def __aexit__(self, kind: object, error: object, trace: object) -> None:

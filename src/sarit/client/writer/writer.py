@@ -16,14 +16,18 @@ the intake a last time; `write` reads `_idle` after it has appended.  No wake-up
 *Keys.*  A dict of recent keys gives the appender of a key; a key is hashed only when it is not there.  With one segment
 keys are not read at all.  Events without keys stay with one segment for a while (`partitioner.py`).  Keys are retained,
 unhashed, beside their events until these are acknowledged: when their segment is sealed, they are placed again by key.
+
+*Values.*  With a serializer, `write` encodes each value at once, so that a value that does not fit is an error there.
+Without one the same two attributes say that bytes are written as they are, so that an event costs nothing more.
 """
 
 from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
+from sarit.client.core.typed import W
 from sarit.client.limits import DEFAULT_WRITER_BUFFER_BYTES, EAGER_BLOCKS, MAX_INTAKE_BYTES, MIN_INTAKE_BYTES
 from sarit.client.session.guard import guarded
 from sarit.client.session.parts import Hooks, Unacknowledged, warn_of_loss
@@ -39,6 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sarit.client.session.session import Session
+    from sarit.client.writer.encoding import Encoding
     from sarit.client.writer.targets import Target
     from sarit.core.names import StreamName
 
@@ -50,6 +55,7 @@ if TYPE_CHECKING:
         "write",
         "write_many",
         "drain",
+        "open",
         "bind_foreign_thread",
         "client_closed",
         "dispatch_soon",
@@ -57,7 +63,7 @@ if TYPE_CHECKING:
         "pending_bytes",
     ),
 )
-class EventWriter:
+class EventWriter(Generic[W]):
     """Writes events to one stream, exactly once each and in order per key.  For use on one event loop.
 
     `drain` waits while more than `buffer_bytes` are not acknowledged.  `name` is what `note_time` notes under; a writer
@@ -69,6 +75,8 @@ class EventWriter:
         "_closed",
         "_dispatch_due",
         "_drained",
+        "_encode",
+        "_encoding",
         "_full",
         "_idle",
         "_intake",
@@ -80,6 +88,7 @@ class EventWriter:
         "_on_dispatched",
         "_opening",
         "_partitioner",
+        "_plain",
         "_put_both",
         "_session",
         "_wake",
@@ -96,6 +105,7 @@ class EventWriter:
         buffer_bytes: int = DEFAULT_WRITER_BUFFER_BYTES,
         target: Target | None = None,
         name: str | None = None,
+        encoding: Encoding[W] | None = None,
     ) -> None:
         self.stream = stream
         if buffer_bytes < 0:
@@ -103,6 +113,10 @@ class EventWriter:
         self._name = name
         self._noted = False
         self._session = session
+        # What is of this type is written as it is; all else goes through `_encode`.
+        self._plain: type | None = bytes if encoding is None else None
+        self._encode: Callable[[Any], bytes] = as_event if encoding is None else partial(_refuse_unopened, stream)
+        self._encoding = encoding
         self._partitioner = Partitioner(session, target or StreamTarget(session, stream), self._progressed, self.fail)
         self.buffer_bytes = buffer_bytes
         self._intake: list[Any] = []
@@ -131,27 +145,37 @@ class EventWriter:
         state = self._session.state(closed=self._closed, failed=self.failure is not None)
         return f"EventWriter({self.stream}, {state})"
 
+    async def open(self) -> EventWriter[W]:
+        """Register or look up the schema of the writer's serializer, as its block does; a writer of bytes needs none.
+
+        Raises Invalid (the registry and the stream's header do not go together), Conflict (the registry refuses the
+        schema), NotFound, Unavailable."""
+        if self._encoding is not None:
+            self._encode = await self._encoding.encoder()
+        return self
+
     # -- writing ------------------------------------------------------------------------------
 
-    def write(self, event: bytes | str | Envelope, key: str | None = None) -> None:
+    def write(self, event: W, key: str | None = None) -> None:
         """Write one event; it is durable when a later `flush` returns.
 
         Events of one key stay in order; events without a key are distributed over the segments.  The key of an
         Envelope is its routing key, unless `key` is given.  Raises the writer's failure, if it has one; Invalid for
-        something that is no event.
+        something that is no event, or does not fit the writer's serializer.
         """
-        if event.__class__ is not bytes:
-            if key is None and event.__class__ is Envelope:
-                key = event.key
-            event = as_event(event)
+        encoded: Any = event
+        if encoded.__class__ is not self._plain:
+            if key is None and encoded.__class__ is Envelope:
+                key = encoded.key
+            encoded = self._encode(encoded)
         if key is None:
-            self._intake.append(event)  # written like this, the interpreter does it without a call
+            self._intake.append(encoded)  # written like this, the interpreter does it without a call
         elif key.__class__ is str:
             # In one call: a dispatch on the thread of the loop cannot come between key and event.
-            self._put_both((key, event))
+            self._put_both((key, encoded))
         else:
-            self._put_both((as_key(key), event))
-        self._intake_free_bytes = free = self._intake_free_bytes - len(event) - EVENT_HEADER_BYTES
+            self._put_both((as_key(key), encoded))
+        self._intake_free_bytes = free = self._intake_free_bytes - len(encoded) - EVENT_HEADER_BYTES
         if free < 0 or self._idle:
             self._intake_changed()
 
@@ -159,7 +183,10 @@ class EventWriter:
         """Write a batch: a list of bytes, str or Envelopes, or an Arrow array of binary or string.
 
         `keys` is one key (or None) per event, as a list or an Arrow array of string; None: the keys of the Envelopes.
+        A writer with a serializer takes a list of values; when one does not fit, none is written.
         """
+        if self._encoding is not None:
+            events = [self._encode(value) for value in events]
         bulk = Bulk.of(events, keys)
         if not bulk.count:
             return
@@ -350,8 +377,8 @@ class EventWriter:
         if self._on_dispatched is not None:
             self._on_dispatched()
 
-    async def __aenter__(self) -> EventWriter:
-        return self
+    async def __aenter__(self) -> EventWriter[W]:
+        return await self.open()
 
     async def __aexit__(self, kind: object, error: object, trace: object) -> None:
         if kind is None:
@@ -446,7 +473,11 @@ class EventWriter:
                 future.set_result(None)
 
 
-def _wake_here(writer: EventWriter) -> None:
+def _refuse_unopened(stream: StreamName, _: object) -> bytes:
+    raise Invalid(f"the writer of {stream} has a serializer: open it first, as `async with` does, or by its `open`")
+
+
+def _wake_here(writer: EventWriter[W]) -> None:
     """Have what was just written dispatched on this loop.  Raises Invalid when it is not the writer's."""
     try:
         writer._session.check_caller()
@@ -459,13 +490,13 @@ def _wake_here(writer: EventWriter) -> None:
     writer.dispatch_soon()
 
 
-def _forked(writer: EventWriter, error: Invalid) -> None:
+def _forked(writer: EventWriter[W], error: Invalid) -> None:
     """Let the next `write` raise `error` in a child process."""
     writer.failure = error
     writer._idle = True
 
 
-def _unacknowledged(writer: EventWriter) -> Unacknowledged:
+def _unacknowledged(writer: EventWriter[W]) -> Unacknowledged:
     intake = writer._intake
     count = sum(one.count if isinstance(one, Bulk) else 1 for one in intake if one.__class__ is not str)
     count += writer._partitioner.unacked_events()
