@@ -8,6 +8,11 @@ import math
 
 from sarit.core.envelope import Envelope
 from sarit.core.policies import RetentionPolicy, RetentionType, ScaleType, ScalingPolicy
+from sarit.process.observation.registry_view import RegistryView
+from sarit.registry.access import Guard
+from sarit.registry.values import GroupName, NewSchema
+from sarit.schemas.definitions import Kind
+from tests.unit.registry.world import registry
 
 
 async def create_objects(client) -> None:
@@ -63,3 +68,16 @@ async def sensors(client, seconds: float, per_second: float = 2000.0) -> None:
             await writer.drain()
             await asyncio.sleep(0.02)
         await writer.flush()
+
+
+async def schemas():
+    """A schema registry with two versions of a group, of which the second has hostile text."""
+    made = registry()
+    name = GroupName("", "shop.orders")
+    for text in (
+        '{"type":"record","name":"Order","fields":[{"name":"n","type":"long"}]}',
+        '{"type":"record","name":"Order","doc":"<svg onload=window.pwned=1>","fields":[{"name":"n","type":"long"},'
+        '{"name":"paid","type":"boolean","default":false}]}',
+    ):
+        await made.register(name, NewSchema(Kind.AVRO, text))
+    return RegistryView(made, Guard())

@@ -19,6 +19,8 @@ from sarit.process.standalone import open_node
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from sarit.admin.console.schema_view import SchemasView
+
 
 class Serving:
     """`client` is connected to `node`; `console` is its console, at `url` if it listens."""
@@ -31,8 +33,10 @@ class Serving:
 
 
 @asynccontextmanager
-async def serving(directory: Path, times: Times | None = None, *, writes: bool = True):
-    """A node and its console, not listening."""
+async def serving(
+    directory: Path, times: Times | None = None, *, writes: bool = True, schemas: SchemasView | None = None
+):
+    """A node and its console, not listening.  `schemas`: a schema registry to show."""
     env = real_env()
     config = NodeConfig(str(directory), controller_port=0, store_port=0, times=times or Times())
     node = await open_node(config.validated(), env)
@@ -42,7 +46,7 @@ async def serving(directory: Path, times: Times | None = None, *, writes: bool =
     health.store = node.store
     health.ready()
     callers = Callers(Gate(), client)
-    console = Console(callers, StandaloneView(node, health), env, frozenset(), writes=writes)
+    console = Console(callers, StandaloneView(node, health), env, frozenset(), writes=writes, schemas=schemas)
     try:
         yield Serving(node, client, console)
     finally:

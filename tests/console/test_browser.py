@@ -23,7 +23,7 @@ TIMES = Times(ScalingTimes().shrunk(40), timeline_interval=5.0)
 PLACES = (
     "overview", "streams", "streams/shop/orders", "streams/shop/orders/events", "streams/shop/orders/search",
     "streams/shop/payments/config", "streams/shop/payments/transactions", "groups", "groups/shop/billing", "tables",
-    "tables/shop/prices", "cluster", "settings",
+    "tables/shop/prices", "schemas", "schemas/~/shop.orders?version=2&with=1", "cluster", "settings",
 )  # fmt: skip
 SCRIPTS = (
     "<script>window.pwned = 1</script>",
@@ -79,7 +79,7 @@ def run(tmp_path_factory):
 
 async def enter_serving(stack, directory):
     """The listening console of a new node."""
-    return listening(await stack.enter_async_context(serving(directory, TIMES)))
+    return listening(await stack.enter_async_context(serving(directory, TIMES, schemas=await load.schemas())))
 
 
 def test_every_view_shows_without_error_wide_and_on_a_phone(run) -> None:
@@ -94,7 +94,7 @@ def test_every_view_shows_without_error_wide_and_on_a_phone(run) -> None:
                         assert await page.locator(".notice.bad").count() == 0, place
                         assert await overflows(page) <= 0, (place, phone)
                         kind = ("-phone" if phone else "") + ("-dark" if dark else "")
-                        await shot(page, place.replace("/", "-") + kind)
+                        await shot(page, place.partition("?")[0].replace("/", "-") + kind)
 
     run(test)
 

@@ -21,7 +21,7 @@ from sarit.client.core.contexts import Context, Contexts, contexts_path, decode_
 @pytest.fixture(autouse=True)
 def home(monkeypatch, tmp_path):
     """A user without contexts."""
-    for name in ("SARIT_CONTROLLER", "SARIT_CONTEXT", "SARIT_REGISTRY"):
+    for name in ("SARIT_CONTROLLER", "SARIT_CONTEXT", "SARIT_REGISTRY_URL"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     return tmp_path
@@ -292,8 +292,8 @@ def test_registry_is_that_of_the_option_the_variable_or_the_context(home):
     run("use", "prod")
     assert ask_registry() == ask_registry("--context", "prod") == "https://p:8081 ann"
     # Whoever names another registry does not send it the password of the context, unless asked to.
-    assert ask_registry(SARIT_REGISTRY="http://v:1") == "http://v:1 -"
-    assert ask_registry("--registry", "http://o:1", SARIT_REGISTRY="http://v:1") == "http://o:1 -"
+    assert ask_registry(SARIT_REGISTRY_URL="http://v:1") == "http://v:1 -"
+    assert ask_registry("--registry", "http://o:1", SARIT_REGISTRY_URL="http://v:1") == "http://o:1 -"
     assert ask_registry("--registry", "https://o:1", "--context", "prod") == "https://o:1 ann"
     assert ask_registry(SARIT_CONTROLLER="c:1") == "http://127.0.0.1:8081 -"
     assert decode_contexts((home / "sarit" / "contexts.toml").read_text()).by_name["prod"].registry == "https://p:8081"
@@ -302,7 +302,7 @@ def test_registry_is_that_of_the_option_the_variable_or_the_context(home):
 def test_context_without_a_registry_does_not_mean_the_one_of_this_machine():
     run("add", "test", "--controller", "t:1", "--use")
     printed = " ".join(ask_registry().split())
-    assert "the context 'test' names no schema registry: give --registry URL or set SARIT_REGISTRY" in printed
+    assert "the context 'test' names no schema registry: give --registry URL or set SARIT_REGISTRY_URL" in printed
     assert "names no schema registry" in ask_registry("--context", "test")
     assert ask_registry("--registry", "http://o:1") == "http://o:1 -"
 

@@ -19,7 +19,14 @@ WIDER = '{"type": "record", "name": "Point", "fields": [{"name": "x", "type": "d
 @pytest.fixture(autouse=True)
 def home(monkeypatch, tmp_path):
     """A user without contexts and without a log-in."""
-    for name in ("SARIT_CONTROLLER", "SARIT_CONTEXT", "SARIT_REGISTRY", "SARIT_USER", "SARIT_TOKEN", "SARIT_CA_FILE"):
+    for name in (
+        "SARIT_CONTROLLER",
+        "SARIT_CONTEXT",
+        "SARIT_REGISTRY_URL",
+        "SARIT_USER",
+        "SARIT_TOKEN",
+        "SARIT_CA_FILE",
+    ):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
@@ -31,7 +38,7 @@ def home(monkeypatch, tmp_path):
 @pytest.fixture
 def fake(monkeypatch):
     with served() as fake:
-        monkeypatch.setenv("SARIT_REGISTRY", fake.url)
+        monkeypatch.setenv("SARIT_REGISTRY_URL", fake.url)
         yield fake
 
 
@@ -157,7 +164,7 @@ def test_versions_and_subjects_are_deleted_softly_and_for_ever(fake):
 
 
 def test_registry_that_does_not_answer_is_named(monkeypatch):
-    monkeypatch.setenv("SARIT_REGISTRY", "http://127.0.0.1:1")
+    monkeypatch.setenv("SARIT_REGISTRY_URL", "http://127.0.0.1:1")
     refused = run("list", code=1)
     assert "the schema registry at http://127.0.0.1:1 does not answer" in refused
     assert "(a node serves one with --registry)" in refused

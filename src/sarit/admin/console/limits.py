@@ -59,3 +59,8 @@ CONSOLE_MAX_VALUE_BYTES: Final = MIB  # of one that is changed
 CONSOLE_MAX_QUOTAS: Final = 200  # that are shown
 CONSOLE_MAX_RATED_SEGMENTS: Final = 2000  # whose rates are asked for at once
 CONSOLE_MAX_TRANSACTIONS: Final = 500
+CONSOLE_MAX_NAME_CHARS: Final = 512  # of a group of the schema registry, in a call
+# Events that are shown by their schemas: larger ones are shown as they are.
+CONSOLE_DECODED_EVENT_BYTES: Final = 64 * KIB
+CONSOLE_DECODED_TEXT_CHARS: Final = 64 * KIB
+CONSOLE_DECODER_SCHEMAS: Final = 32  # that one page keeps

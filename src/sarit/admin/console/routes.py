@@ -22,6 +22,7 @@ from sarit.admin.console.limits import CONSOLE_KEEP_ALIVE_SECONDS, CONSOLE_OVERV
 from sarit.admin.console.names import NameLists
 from sarit.admin.console.permissions import Rights
 from sarit.admin.console.samplers import Samplers
+from sarit.admin.console.schemas import SchemaCalls
 from sarit.admin.console.search import SearchCalls, SearchPlaces
 from sarit.admin.console.sessions import Sessions, cookie_of, random_text, set_cookie
 from sarit.admin.console.sse import Live, Places
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from sarit.admin.callers import Asker, Callers
+    from sarit.admin.console.schema_view import SchemasView
     from sarit.admin.console.sessions import Session
     from sarit.admin.console.sse import Event
     from sarit.admin.console.view import NodeView
@@ -57,8 +59,10 @@ class Console:
     Where callers log in, each has calls of their own (`_Calls`), made by their client: the controller decides."""
 
     def __init__(
-        self, callers: Callers, node: NodeView, env: Env, names: frozenset[str], *, writes: bool = True
-    ) -> None:
+        self, callers: Callers, node: NodeView, env: Env, names: frozenset[str], *, writes: bool = True,
+        schemas: SchemasView | None = None,
+    ) -> None:  # fmt: skip
+        """`schemas`: the schema registry of the process; None: it has none."""
         self.token = random_text(env)  # where nobody logs in; else each session has its own
         self.sessions = Sessions(env)
         self._callers = callers
@@ -66,6 +70,7 @@ class Console:
         self._env = env
         self._names = names
         self._writes = writes
+        self._schemas = schemas
         self._places = Places()
         self._searches = SearchPlaces()
         self._calls: dict[Asker, _Calls] = {}
@@ -176,7 +181,9 @@ class Console:
     def _calls_of(self, asker: Asker) -> _Calls:
         found = self._calls.get(asker)
         if found is None:
-            found = self._calls[asker] = _Calls(asker, self._node, self._places, self._searches, self._session)
+            found = self._calls[asker] = _Calls(
+                asker, self._node, self._places, self._searches, self._session, self._schemas
+            )
 
             async def close() -> None:
                 await self._calls.pop(asker).close()
@@ -186,7 +193,10 @@ class Console:
 
     def _session(self, request: Request, asker: Asker) -> Any:
         user = None if asker.caller is None else asker.caller.name
-        return {"token": self._token(request.scope), "writes": self._writes, "user": user}
+        return {
+            "token": self._token(request.scope), "writes": self._writes, "user": user,
+            "schemas": self._schemas is not None,
+        }  # fmt: skip
 
 
 class _Calls:
@@ -194,7 +204,7 @@ class _Calls:
 
     def __init__(
         self, asker: Asker, node: NodeView, places: Places, searches: SearchPlaces,
-        session: Callable[[Request, Asker], Any],
+        session: Callable[[Request, Asker], Any], schemas: SchemasView | None,
     ) -> None:  # fmt: skip
         client, clock = asker.client, asker.client.session.env.clock
         self._asker = asker
@@ -202,10 +212,10 @@ class _Calls:
         live = self._live = Live(places, None if asker.caller is None else asker.caller.name)
         self._session_of = session
         lists = self.lists = NameLists(client, clock)
-        self.events = EventCalls(client, clock, live)
+        self.events = EventCalls(client, clock, live, schemas, asker.caller)
         self._samplers = Samplers(client, clock, live)
         rights = Rights(node, asker.caller)
-        families = (
+        families: list[Any] = [
             StreamCalls(client, node, lists, rights),
             self.events,
             SearchCalls(client, clock, live, searches),
@@ -213,7 +223,9 @@ class _Calls:
             GroupCalls(client, lists, rights),
             TableCalls(client, lists, rights),
             ClusterCalls(client, node, rights),
-        )
+        ]
+        if schemas is not None:
+            families.append(SchemaCalls(schemas, asker.caller))
         self.api = Router([
             call("/session", self._session),
             call("/overview", self._overview),

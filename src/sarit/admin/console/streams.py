@@ -166,6 +166,7 @@ class StreamCalls:
             "epoch": max((found.epoch for found in info.tail.positions), default=0),
             "all_segments": len(infos), "segments": segments,
             "head": to_text(info.head), "tail": to_text(info.tail),
+            "properties": await self._client.stream(stream).properties(),
             "may_change": self._rights.changes_stream(stream), **_summed(rates.values()),
         } | config_document(info.config)  # fmt: skip
 

@@ -37,12 +37,15 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.routing import BaseRoute
 
+    from sarit.admin.console.decoding import EventDecoder
+    from sarit.admin.console.schema_view import SchemasView
     from sarit.admin.console.sse import Event, Live
     from sarit.client.aio import Client
     from sarit.client.reader.reader import EventReader
     from sarit.core.cuts import StreamCut
     from sarit.core.names import StreamName
     from sarit.env.ports import Clock
+    from sarit.security.permissions import Caller
 
 
 @dataclass(slots=True)
@@ -61,8 +64,22 @@ def matches(event: bytes, wanted: bytes) -> bool:
     return not wanted or wanted in event.lower()
 
 
-async def take(reader: EventReader, wanted: bytes, seconds: float, most: int) -> Taken:
-    """Scan what comes within `seconds`: at most CONSOLE_TAIL_SCANNED_BYTES bytes, and `most` events to show."""
+async def take(
+    reader: EventReader, wanted: bytes, seconds: float, most: int, decoder: EventDecoder | None = None
+) -> Taken:
+    """Scan what comes within `seconds`: at most CONSOLE_TAIL_SCANNED_BYTES bytes, and `most` events to show.
+
+    `decoder`: adds to each event what its schema makes of it."""
+    events: list[bytes] | None = None if decoder is None else []
+    taken = await _taken(reader, wanted, seconds, most, events)
+    if decoder is not None and events:
+        for document, decoded in zip(taken.shown, await decoder.decode(events), strict=True):
+            document |= decoded
+    return taken
+
+
+async def _taken(reader: EventReader, wanted: bytes, seconds: float, most: int, events: list[bytes] | None) -> Taken:
+    """Scan as `take` does.  `events`: gets the bytes of the events to show."""
     taken = Taken([])
     deadline = asyncio.get_running_loop().time() + seconds
     while (left := deadline - asyncio.get_running_loop().time()) > 0:
@@ -80,6 +97,8 @@ async def take(reader: EventReader, wanted: bytes, seconds: float, most: int) ->
         for event in found.left:
             if matches(event, wanted):
                 taken.shown.append(event_document(event, found.segment, offset, CONSOLE_SHOWN_EVENT_BYTES))
+                if events is not None:
+                    events.append(event)
             offset += len(event) + EVENT_HEADER_BYTES
             taken.scanned += 1
             taken.bytes += len(event) + EVENT_HEADER_BYTES
@@ -92,10 +111,16 @@ async def take(reader: EventReader, wanted: bytes, seconds: float, most: int) ->
 class EventCalls:
     """Calls on the events of a stream."""
 
-    def __init__(self, client: Client, clock: Clock, live: Live) -> None:
+    def __init__(
+        self, client: Client, clock: Clock, live: Live, schemas: SchemasView | None = None,
+        caller: Caller | None = None,
+    ) -> None:  # fmt: skip
+        """`schemas`: the registry that decoded events need, asked with the rights of `caller`; None: there is none."""
         self._client = client
         self._clock = clock
         self._live = live
+        self._schemas = schemas
+        self._caller = caller
 
     def __repr__(self) -> str:
         return "<EventCalls>"
@@ -111,24 +136,38 @@ class EventCalls:
         ]
 
     async def tail(self, request: Request) -> Any:
-        """Live events.  Parameters: `from` (head, tail, a time, a cut), `filter`."""
+        """Live events.  Parameters: `from` (head, tail, a time, a cut), `filter`, `decode=1`: by their schemas."""
         stream = stream_of(request)
         # A browser that connects again says what it has.
         start = request.headers.get("last-event-id") or request.query_params.get("from", "tail")
         cut = await cut_of(self._client, stream, start, self._clock.wall_ms())
-        return self._live.response(self.events(stream, cut, _filter(request), skips=start == "tail"))
+        wanted, decoder = _filter(request), await self._decoder(request, stream)
+        return self._live.response(self.events(stream, cut, wanted, skips=start == "tail", decoder=decoder))
+
+    async def _decoder(self, request: Request, stream: StreamName) -> EventDecoder | None:
+        """Return what decodes the events of a stream, if that is asked for.  Raises Invalid: it cannot be."""
+        if not whole_number(request, "decode", 0, 0, 1):
+            return None
+        if self._schemas is None:
+            raise Invalid("this process has no schema registry: start it with --registry to see decoded events")
+        from sarit.admin.console.decoding import EventDecoder
+
+        properties = await self._client.stream(stream).properties()
+        return EventDecoder(self._schemas, self._caller, stream, properties, self._client.session.env)
 
     async def events(
-        self, stream: StreamName, start: StreamCut, wanted: bytes, *, skips: bool
+        self, stream: StreamName, start: StreamCut, wanted: bytes, *, skips: bool, decoder: EventDecoder | None = None
     ) -> AsyncGenerator[Event, None]:
-        """Yield events as they come, in lists.  `skips`: whether to skip to the tail when too far behind it."""
+        """Yield events as they come, in lists.  `skips`: whether to skip to the tail when too far behind it.
+
+        `decoder`: as of `take`; it is closed at the end."""
         reader = self._client.reader(stream, start, skip_truncated=True)
         behind_since: float | None = None
         try:
             await reader.open()
             while True:
                 began = self._clock.monotonic()
-                found = await take(reader, wanted, CONSOLE_TAIL_INTERVAL_SECONDS, CONSOLE_TAIL_EVENTS)
+                found = await take(reader, wanted, CONSOLE_TAIL_INTERVAL_SECONDS, CONSOLE_TAIL_EVENTS, decoder)
                 if found.scanned:
                     yield _batch(found, reader.position())
                 if found.ended:
@@ -146,6 +185,8 @@ class EventCalls:
                 await asyncio.sleep(max(0.0, CONSOLE_TAIL_INTERVAL_SECONDS - (self._clock.monotonic() - began)))
         finally:
             reader.close()
+            if decoder is not None:
+                await decoder.close()
 
     async def browse(self, request: Request) -> Any:
         """Return a page of events from a place on, and where the next page begins."""

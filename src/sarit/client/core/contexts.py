@@ -9,7 +9,7 @@ may read it.  Which controller a client without an address connects to, the firs
 4. 127.0.0.1:9090.
 
 A context may name a schema registry, too.  Which one a client without an address asks (`registry_url`), the first of
-these: the variable SARIT_REGISTRY; the registry of the context that is in force; without a context,
+these: the variable SARIT_REGISTRY_URL; the registry of the context that is in force; without a context,
 http://127.0.0.1:8081.
 
 A context names files of secrets, and holds none.  Where it says how to log in, it wins over the environment.
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 CONTEXT_VARIABLE: Final = "SARIT_CONTEXT"
-REGISTRY_VARIABLE: Final = "SARIT_REGISTRY"
+REGISTRY_VARIABLE: Final = "SARIT_REGISTRY_URL"
 DEFAULT_REGISTRY: Final = "http://127.0.0.1:8081"
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 # Fields of a context about logging in, and the variables that mean the same (`login.py`).

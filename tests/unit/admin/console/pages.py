@@ -36,13 +36,15 @@ class Page:
         return reply.json()
 
 
-def serve_page(directory):
-    """The body of a fixture: it yields what runs a coroutine with the page of a new node."""
+def serve_page(directory, schemas=None):
+    """The body of a fixture: it yields what runs a coroutine with the page of a new node.
+
+    `schemas`: a schema registry for it."""
     with asyncio.Runner() as runner:
         stack = AsyncExitStack()
 
         async def start():
-            page = Page(await stack.enter_async_context(serving(directory)))
+            page = Page(await stack.enter_async_context(serving(directory, schemas=schemas)))
             await page.client.create_scope("s")
             return page
 

@@ -8,17 +8,18 @@ import { cluster } from "./views/cluster.js";
 import { groups, group } from "./views/groups.js";
 import { logIn } from "./views/login.js";
 import { overview } from "./views/overview.js";
+import { schema, schemas } from "./views/schemas.js";
 import { settings } from "./views/settings.js";
 import { stream } from "./views/stream.js";
 import { streams } from "./views/streams.js";
 import { table, tables } from "./views/tables.js";
 
-const PLACES = [["overview", "Overview"], ["streams", "Streams"], ["groups", "Groups"], ["tables", "Tables"], ["cluster", "Cluster"], ["settings", "Settings"]];
+const PLACES = [["overview", "Overview"], ["streams", "Streams"], ["groups", "Groups"], ["tables", "Tables"], ["schemas", "Schemas"], ["cluster", "Cluster"], ["settings", "Settings"]];
 
 // First part of the path -> number of further parts -> view.
 const ROUTES = {
   overview: { 0: overview }, streams: { 0: streams, 2: stream, 3: stream }, groups: { 0: groups, 2: group },
-  tables: { 0: tables, 2: table }, cluster: { 0: cluster }, settings: { 0: settings },
+  tables: { 0: tables, 2: table }, schemas: { 0: schemas, 2: schema }, cluster: { 0: cluster }, settings: { 0: settings },
 };
 
 const main = document.getElementById("main");
@@ -55,7 +56,7 @@ async function show() {
     const session = await api.getSession();
     const ended = [];
     end = () => ended.forEach((each) => each());
-    await view({ root, parts: rest, params, writes: session.writes, user: session.user ?? "", onEnd: (each) => ended.push(each) });
+    await view({ root, parts: rest, params, writes: session.writes, user: session.user ?? "", schemas: session.schemas, onEnd: (each) => ended.push(each) });
   } catch (error) {
     if (asked) return;
     fill(root, h("h1", {}, name), failure(error));
@@ -70,7 +71,12 @@ async function show() {
 
 function navigation() {
   fill(document.getElementById("nav"), PLACES.map(([id, text]) =>
-    h("a", { href: `#/${id}`, "data-place": id }, icon(ICONS[id]), h("span", {}, text))));
+    h("a", { href: `#/${id}`, "data-place": id, hidden: id === "schemas" }, icon(ICONS[id]), h("span", {}, text))));
+}
+
+/** A process without a schema registry has no place for schemas. */
+function showSchemas(has) {
+  document.querySelector("#nav a[data-place=schemas]").hidden = !has;
 }
 
 function theme() {
@@ -127,7 +133,11 @@ function askToLogIn() {
 
 async function begin() {
   document.addEventListener("log-in", askToLogIn);
-  try { account((await api.getSession()).user); } catch { /* the page shows it */ }
+  try {
+    const session = await api.getSession();
+    account(session.user);
+    showSchemas(session.schemas);
+  } catch { /* the page shows it */ }
   if (asked) return;
   status();
   addEventListener("hashchange", show);

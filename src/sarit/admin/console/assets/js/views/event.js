@@ -8,7 +8,7 @@ import * as shell from "../shell.js";
 
 /** `call`: of the stream; `name`: "scope/stream"; `kind`: how payloads show. */
 export function eventRow(event, { call, name, kind = "auto" }) {
-  const shown = f.decode(event.payload, kind);
+  const shown = event.decoded === undefined ? f.decode(event.payload, kind) : { kind: "json", text: f.pretty(event.decoded), line: event.decoded };
   const key = event.envelope?.key;
   const details = h("details", {},
     h("summary", {},
@@ -30,7 +30,7 @@ function long(event, shown, where) {
   const text = h("pre", { tabindex: "0", "aria-label": "Payload" }, shown.text);
   const problem = h("div", {});
   const e = event.envelope;
-  const cut = event.payload.cut;
+  const cut = event.payload.cut && event.decoded === undefined;
   const whole = h("button", { type: "button", class: "ghost", onclick: async () => {
     whole.disabled = true;
     try {
@@ -44,10 +44,12 @@ function long(event, shown, where) {
   fill(head,
     badge("", shown.kind), e && badge("info", "envelope"), e && e.key !== null && h("span", {}, "key ", h("code", {}, e.key)),
     e && e.event_time_us !== null && h("span", {}, f.moment(e.event_time_us / 1000)),
+    event.schema_id !== undefined && badge("info", `schema ${event.schema_id}`),
+    event.not_decoded !== undefined && h("span", { class: "why" }, `not decoded: ${event.not_decoded}`),
     event.envelope_error && h("span", { class: "why" }, event.envelope_error),
     cut && h("span", { class: "muted" }, `the first ${f.bytes(f.fromBase64(event.payload.base64).length)} of ${f.bytes(event.payload.bytes)}`),
     cut && whole,
-    !cut && h("button", { type: "button", class: "ghost", onclick: () => commands("Copy as command", eventCommands(event, where.name)) }, "Copy as command"));
+    !event.payload.cut && h("button", { type: "button", class: "ghost", onclick: () => commands("Copy as command", eventCommands(event, where.name)) }, "Copy as command"));
   const headers = e && e.headers.length > 0 && h("dl", { class: "facts headers" },
     e.headers.map((header) => h("div", {}, h("dt", {}, h("code", {}, header.name)), h("dd", {}, h("code", {}, f.decode(header).line)))));
   return [head, headers, text, problem];

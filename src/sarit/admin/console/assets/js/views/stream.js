@@ -42,7 +42,7 @@ export async function stream(context) {
       h("a", { href: `${hash}/${id}`, "aria-current": id === tab ? "page" : null }, text))),
     body);
   root.querySelector(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
-  const inner = { root: body, call, info, writes, params: context.params, user: context.user, onEnd };
+  const inner = { root: body, call, info, writes, params: context.params, user: context.user, schemas: context.schemas, onEnd };
   const view = { heat, events: tail, search, config, transactions }[tab];
   if (!view) throw new Error("there is no such part of a stream");
   await view(inner);
