@@ -21,6 +21,10 @@ MAX_SCHEMA_ALTERNATIVES: Final = 256  # the most combinations of alternatives th
 MAX_TELLING_LEVELS: Final = 6  # how deep two alternatives of a JSON Schema are searched for what tells them apart
 MAX_INCOMPATIBILITIES: Final = 100  # the most reasons that one comparison of schemas lists
 MAX_FIXED_BYTES: Final = (1 << 31) - 1  # the most bytes of a fixed type, as in Avro's Java library
+MAX_PROTOBUF_LEVELS: Final = 31  # the most messages within each other in a Protobuf schema, as in protoc
+MAX_PROTOBUF_TOKENS: Final = 400_000  # the most names, numbers and symbols of a Protobuf schema: a second
+MAX_PROTOBUF_MEMBERS: Final = 50_000  # the most fields, values of enums and methods of a file of Protobuf
+MAX_PROTOBUF_NAME: Final = 512  # the most characters of a full name in Protobuf
 
 # -- documents for people ----------------------------------------------------------------------
 MAX_DOCUMENT_LEVELS: Final = 100  # the most levels of arrays and objects of an event that is shown as JSON
