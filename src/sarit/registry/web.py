@@ -62,10 +62,11 @@ class Asked:
     """A request whose form is right.
 
     `path`, `query`: decoded; only the parameters that were given.  `body`: the value of its JSON; None: it has none.
-    `caller`: None where nobody logs in."""
+    `caller`: None where nobody logs in.  `peer`: address and port of the client, for the audit log."""
 
     call: Call
     caller: Caller | None = None
+    peer: str = ""
     path: Mapping[str, str] = field(default_factory=dict)
     query: Mapping[str, str] = field(default_factory=dict)
     body: Any = None
@@ -115,13 +116,14 @@ class _Refused(Exception):
 
 def routes(
     face: Face, calls: Iterable[Call], handlers: Mapping[str, Handler], identify: Identify, statistics: Statistics,
-    prefix: str = "",
+    prefix: str = "", *, whole: bool = False,
 ) -> list[BaseRoute]:  # fmt: skip
     """Return the route of a face under a path.
 
     `handlers`: by the name of a call.  `identify`: returns who asks, None where nobody logs in; raises Unauthenticated
-    and Unavailable.  `prefix`: as `/registry/confluent`."""
-    return [_FaceRoute(face, [(call, handlers[call.name]) for call in calls], identify, statistics, prefix)]
+    and Unavailable.  `prefix`: as `/registry/confluent`.  `whole`: the face answers 404 to all other paths below."""
+    found = [(call, handlers[call.name]) for call in calls]
+    return [_FaceRoute(face, found, identify, statistics, prefix, whole=whole)]
 
 
 class _Node:
@@ -167,12 +169,14 @@ class _FaceRoute(BaseRoute):
     """All paths of a face, as one route of starlette."""
 
     def __init__(
-        self, face: Face, calls: Iterable[tuple[Call, Handler]], identify: Identify, statistics: Statistics, prefix: str
-    ) -> None:
+        self, face: Face, calls: Iterable[tuple[Call, Handler]], identify: Identify, statistics: Statistics,
+        prefix: str, *, whole: bool,
+    ) -> None:  # fmt: skip
         self._face = face
         self._identify = identify
         self._statistics = statistics
         self._prefix = prefix.encode() + b"/"
+        self._nowhere = (_Node(), dict[str, bytes]()) if whole else None
         self._root = _Node()
         for call, handler in calls:
             node = self._root.add(call.path)
@@ -188,6 +192,7 @@ class _FaceRoute(BaseRoute):
             return Match.NONE, {}
         rest = raw[len(self._prefix) :].removesuffix(b"/")
         found = (self._root, {}) if not rest and self._root.calls else self._root.find(rest)
+        found = found or self._nowhere
         return (Match.NONE, {}) if found is None else (Match.FULL, {"sarit.registry": found})
 
     def url_path_for(self, name: str, /, **path_params: Any) -> URLPath:
@@ -237,11 +242,14 @@ class _FaceRoute(BaseRoute):
         self, request: Request, call: Call | None, handler: Handler | None, node: _Node, names: Mapping[str, bytes]
     ) -> Answer:
         caller = await self._identify(request)
+        if not node.calls:
+            raise _Refused(404, "HTTP 404 Not Found: there is nothing at this path")
         if call is None or handler is None:
             allowed = ", ".join(sorted({*node.calls, *(["HEAD"] if "GET" in node.calls else [])}))
             raise _Refused(405, f"{request.method} is not possible here, but {allowed}", {"Allow": allowed})
+        client = request.client
         asked = Asked(
-            call, caller,
+            call, caller, "?" if client is None else f"{client.host}:{client.port}",
             {name: _decoded(raw) for name, raw in names.items()},
             _read_query(call, request.scope.get("query_string", b"")),
             await _read_body(request, self._face.media_types) if call.body else None,

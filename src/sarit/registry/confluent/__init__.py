@@ -1,0 +1,1 @@
+"""Confluent's API of the registry: calls, forms of requests and answers, error codes."""
