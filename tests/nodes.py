@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
 
-READY = re.compile(r"sarit is ready: controller (\S+:\d+), store (\S+:\d+)(?:.*, HTTP (\S+:\d+))?")
+READY = re.compile(
+    r"sarit is ready: controller (\S+:\d+), store (\S+:\d+)(?:.*, HTTP (\S+:\d+))?(?:.*, schema registry (\S+:\d+))?"
+)
 STOP_SECONDS = HANG_SECONDS
 FIRST_PASSED = 100  # above those that systemd's have
 PASS_SOCKETS = """
@@ -70,7 +72,8 @@ def passing(descriptors: Sequence[int]) -> list[str]:
 class RunningNode:
     """`sarit standalone` on free ports; `controller` and `store` are its addresses.
 
-    `http`: with `--http-port 0` among `options`.  `passed`: sockets that it gets as from systemd."""
+    `http`, `registry`: with `--http-port 0` and `--registry on` among `options`.  `passed`: sockets that it gets as
+    from systemd."""
 
     def __init__(
         self, directory: Path, *options: str, sarit: Sequence[str] = (SARIT,), env: dict[str, str] | None = None,
@@ -87,7 +90,7 @@ class RunningNode:
         self._log = directory.with_name(directory.name + ".log")
         self._env = {"SARIT_HTTP_PORT": "off", **(os.environ if env is None else env)}
         self._process: subprocess.Popen[str] | fork_server.Forked | None = None
-        self.controller = self.store = self.http = ""
+        self.controller = self.store = self.http = self.registry = ""
 
     def start(self) -> RunningNode:
         """Start it and wait until it is ready.  Raises AssertionError with its last words."""
@@ -104,7 +107,7 @@ class RunningNode:
         for line in self._process.stdout:
             found = READY.search(line)
             if found:
-                self.controller, self.store, self.http = found[1], found[2], found[3] or ""
+                self.controller, self.store, self.http, self.registry = (each or "" for each in found.groups())
                 if self._by_name:
                     # Certificates are for names: official clients take no others.
                     self.controller = self.controller.replace("127.0.0.1", "localhost")
