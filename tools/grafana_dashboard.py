@@ -127,6 +127,20 @@ ROWS: Final = {
         _one("Unfinished changes", "short", "max(sarit_pending_work{$$})", "changes"),
         _one("Open connections", "short", "sarit_controller_connections{$$}"),
     ),
+    "Schema registry": (
+        _one("Requests per second", "short", f"topk(12, {_rate('sarit_registry_requests_total', 'call')})", "{{call}}"),
+        _one("Requests that failed", "short",
+             'sum by (call, status) (rate(sarit_registry_requests_total{$$, status!~"2.."}[$__rate_interval]))',
+             "{{call}} {{status}}"),
+        _one("Latency of requests, p95", "s",
+             "topk(12, histogram_quantile(0.95, sum by (call, le) "
+             "(rate(sarit_registry_request_seconds_bucket{$$}[$__rate_interval]))))", "{{call}}"),
+        _one("Registrations per minute", "short", f"60 * {_rate('sarit_registry_registrations_total', 'outcome')}",
+             "{{outcome}}"),
+        Panel("Schemas and groups", "short", (
+            ("max(sarit_registry_schemas{$$})", "schemas"), ("max(sarit_registry_groups{$$})", "groups"),
+        )),
+    ),
     "Transactions": (
         Panel("Transactions per second", "short", tuple(
             (f"sum(rate(sarit_transactions_{event}_total{{$$}}[$__rate_interval]))", event)

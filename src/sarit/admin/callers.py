@@ -80,7 +80,7 @@ class Gate:
     async def sees_health(self, request: Request) -> None:
         """Raises Unauthenticated: only who has logged in sees details of the health."""
         if not self._open_metrics:
-            await self._caller(request)
+            await self.caller(request)
 
     async def sees_metrics(self, request: Request) -> None:
         """Raises Unauthenticated, Forbidden: metrics name streams and groups."""
@@ -92,12 +92,13 @@ class Gate:
         await self._needs(request, ADMIN_ROLE, "see or change the level of the log")
 
     async def _needs(self, request: Request, role: str, what: str) -> None:
-        caller = await self._caller(request)
+        caller = await self.caller(request)
         if caller is not None and not caller.roles & {role, ADMIN_ROLE}:
             roles = role if role == ADMIN_ROLE else f"{role} or {ADMIN_ROLE}"
             raise Forbidden(f"{caller.name} may not {what}: that needs the role {roles} (sarit user add --role)")
 
-    async def _caller(self, request: Request) -> Caller | None:
+    async def caller(self, request: Request) -> Caller | None:
+        """Return who makes a request; None where nobody logs in.  Raises Unauthenticated, Unavailable."""
         if self.logins is None:
             return None
         return await self.logins.caller(request.headers.get("authorization"), peer_of(request))

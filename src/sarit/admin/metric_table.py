@@ -173,6 +173,15 @@ SECTIONS: Final = {
         _counter("sarit_recovery_sweeps_total", "Sweeps over the unfinished changes"),
         _counter("sarit_background_rounds_postponed_total", "Sweeps that failed and are repeated"),
     ),
+    "The schema registry": (
+        _counter("sarit_registry_requests_total", "Requests that were answered, by API: confluent, pravega",
+                 "api", "call", "status"),
+        _histogram("sarit_registry_request_seconds", "From a request to its answer", "api", "call"),
+        _counter("sarit_registry_registrations_total",
+                 "Registrations by outcome: new, known, incompatible, invalid, read_only, failed", "outcome"),
+        _gauge("sarit_registry_schemas", "Schemas that got an id, as this process last saw it"),
+        _gauge("sarit_registry_groups", "Groups (subjects), as this process last saw it"),
+    ),
     "Transactions": (
         _counter("sarit_transactions_begun_total", "Transactions that were begun"),
         _counter("sarit_transactions_committed_total", "Transactions whose events became visible"),

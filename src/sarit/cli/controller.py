@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sarit.cli.configured_commands import Configured, is_check
-from sarit.cli.options import http_port_of, http_port_option
+from sarit.cli.options import http_port_of, http_port_option, registry_of, registry_options
 from sarit.cli.process_options import (
     address_options,
     cluster_option,
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 @cluster_option
 @address_options(9090, "gRPC; 0 picks a free one.")
 @http_port_option(9091, "Health.")
+@registry_options
 @machine_option
 @click.option(
     "--expect",
@@ -52,6 +53,8 @@ def controller(
     port: int,
     advertise: Advertised | None,
     http_port: int,
+    registry: str,
+    registry_port: int,
     machine: str,
     expect: int | None,
     scaling_windows: Windows,
@@ -80,6 +83,7 @@ def controller(
         advertised=advertise,
         expected=expect,
         http_port=http_port_of(http_port),
+        registry=registry_of(registry, registry_port),
         times=times_of(scaling_windows, scaling_cool_down, retention_interval, watermark_interval),
         options=shown_options(),
         security=security,

@@ -25,7 +25,13 @@ if TYPE_CHECKING:
     from sarit.cli.options import Command
     from sarit.process.settings import NodeConfig
 
-_DEFAULTS: Final = {"controller_port": "0", "store_port": "0", "http_port": "0", "log_level": "warning"}
+_DEFAULTS: Final = {
+    "controller_port": "0",
+    "store_port": "0",
+    "http_port": "0",
+    "registry_port": "0",
+    "log_level": "warning",
+}
 # Options that would keep data elsewhere, which would outlive the deleted directory.
 _ELSEWHERE: Final = ("storage", "index_storage", "log")
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)

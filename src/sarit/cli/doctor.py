@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sarit.cli.config import for_option, meant_command, parse
-from sarit.cli.options import format_option, http_port_of
+from sarit.cli.options import format_option, http_port_of, registry_of
 from sarit.cli.process_options import log_in_at_zookeeper
 from sarit.cli.security_options import security_of
 from sarit.core.extras import require
@@ -78,6 +78,7 @@ def _plan_of_node(given: dict[str, Any]) -> Plan:
         memory_bytes=given["memory"],
         processes=given["processes"] or default_processes(os.cpu_count() or 1, given["containers"]),
         http_port=http_port_of(given["http_port"]),
+        registry=registry_of(given["registry"], given["registry_port"]),
         one_port=given["one_port"],
         advertised=given["advertise"],
         security=security_of(given),
@@ -94,6 +95,8 @@ def _plan_of_cluster(name: str, given: dict[str, Any]) -> Plan:
     memory, security = given.get("memory"), security_of(given)
     config = NodeConfig("/", given["host"], memory_bytes=memory, advertised=given["advertise"], security=security)
     ports = [Port("--port", given["port"], WIRE if name == "store" else GRPC), Port("--http-port", http or 0, HTTP)]
+    if (registry := registry_of(given.get("registry", "off"), given.get("registry_port", 0))) is not None:
+        ports.append(Port("--registry-port", registry.port or 0, HTTP))
     return Plan(config, [port for port in ports if port.number], parse_cluster(given["cluster"]), _tls_of(given))
 
 

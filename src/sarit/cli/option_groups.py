@@ -13,7 +13,8 @@ GROUPS: Final = {
     "Data": ("data-dir", "containers", "storage", "index-storage", "index", "log", "lease"),
     "Cluster": ("cluster", "zookeeper-auth", "id", "machine", "weight", "expect"),
     "Addresses": (
-        "host", "port", "controller-port", "store-port", "http-port", "one-port", "advertise", "http-name", "console",
+        "host", "port", "controller-port", "store-port", "http-port", "registry", "registry-port", "one-port",
+        "advertise", "http-name", "console",
     ),
     "Resources": ("memory", "processes", "scrub"),
     "TLS": ("tls-cert", "tls-key", "tls-ca", "tls-client-certs", "tls-check-names"),

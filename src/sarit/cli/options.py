@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -15,6 +15,9 @@ from sarit.cli.near_names import NamedCommand
 from sarit.cli.option_types import HttpPort
 from sarit.client.core.addresses import CONTROLLER_VARIABLE, DEFAULT_ADDRESS
 from sarit.client.core.contexts import CONTEXT_VARIABLE, DEFAULT_REGISTRY, REGISTRY_VARIABLE
+
+if TYPE_CHECKING:
+    from sarit.process.settings import RegistryConfig
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -82,6 +85,37 @@ def http_port_option(port: int, what: str) -> Callable[[Command], Command]:
 def http_port_of(value: int) -> int | None:
     """None for `off`."""
     return None if value < 0 else value
+
+
+def registry_options(command: Command) -> Command:
+    """Add `--registry` and `--registry-port`; see `registry_of`."""
+    for option in (
+        click.option(
+            "--registry-port",
+            type=HttpPort(),
+            default=8081,
+            show_default=True,
+            help="Port of the schema registry, if there is one, for clients of Confluent's and Pravega's.  0 picks a "
+            "free one; off: it is at --http-port alone.",
+        ),
+        click.option(
+            "--registry",
+            type=click.Choice(["on", "off"]),
+            default="off",
+            show_default=True,
+            help="Whether there is a schema registry: at --registry-port, and at --http-port under /registry/confluent "
+            "and /v1/groups.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def registry_of(registry: str, port: int) -> RegistryConfig | None:
+    """Return the settings of the schema registry; None for `off`."""
+    from sarit.process.settings import RegistryConfig
+
+    return RegistryConfig(http_port_of(port)) if registry == "on" else None
 
 
 yes_option = click.option("--yes", is_flag=True, help="Do not ask.")

@@ -12,7 +12,7 @@ import click
 from sarit.cli.configured_commands import Configured, OneStart, config_option, is_check
 from sarit.cli.dev_node import dev_option, dev_settings
 from sarit.cli.option_types import BOOKKEEPER_URL, S3_URL, STORAGE_URL, Advertise, Host, Memory, Processes
-from sarit.cli.options import http_port_of, http_port_option
+from sarit.cli.options import http_port_of, http_port_option, registry_of, registry_options
 from sarit.cli.process_options import log_options, reload_of, scrub_option, shown_options, start_logs, zookeeper_option
 from sarit.cli.security_options import security_options
 from sarit.cli.time_options import background_options, scaling_options, times_of
@@ -91,6 +91,7 @@ if TYPE_CHECKING:
     "most 8.  Store k listens on --store-port + k.  [default: 1, with the controller in it]",
 )
 @http_port_option(9091, "Console, REST, metrics and health.  With --processes those of the stores follow.")
+@registry_options
 @click.option("--one-port/--no-one-port", help="Serve the wire protocol on the controller's port too.")
 @click.option(
     "--advertise",
@@ -129,6 +130,8 @@ def standalone(
     scrub: int,
     processes: int,
     http_port: int,
+    registry: str,
+    registry_port: int,
     one_port: bool,
     advertise: Advertised | None,
     scaling_windows: tuple[float, float, float, float],
@@ -169,6 +172,7 @@ def standalone(
         one_port=one_port,
         advertised=advertise,
         http_port=http_port_of(http_port),
+        registry=registry_of(registry, registry_port),
         times=times_of(scaling_windows, scaling_cool_down, retention_interval, watermark_interval),
         options=shown_options(),
         security=security,

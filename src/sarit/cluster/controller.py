@@ -26,7 +26,7 @@ from sarit.coordination.map_register import STORES
 from sarit.core.errors import SaritError, Unavailable
 from sarit.env.background import Background, gather
 from sarit.env.passed_sockets import check_passed_sockets
-from sarit.process.addresses import bound_address, internal_address, warn_of_addresses
+from sarit.process.addresses import bound_address, http_url, internal_address, warn_of_addresses
 from sarit.process.controller_role import ControllerRole, ControllerSettings
 from sarit.process.observation.placed_view import ContainerStates, ControllerParts, PlacedView, mapped
 from sarit.process.observation.start_line import StartLine
@@ -193,12 +193,15 @@ class ControllerProcess:
             f"{internal_address(config)}:{port}",
             controller.role.listener.handlers,
             controller.view(meta, config, health),
+            controller.role.registry_tables(meta.cluster),
         )
         _log.info("%s", line.text("controller", f"limits: {config.max_api_connections} connections"))
         host, advertised = controller.role.address
         say(f"sarit is ready: controller at {host}:{advertised}, cluster {config.cluster}{admin.where()}")
         if url := admin.console():
             say(f"console: {url}")
+        if admin.registry_port is not None:
+            say(f"schema registry: {http_url(config, admin.registry_port)}")
 
     def take_over(self, live: LiveSettings) -> None:
         """Apply `live` settings, and the present security files, without a restart."""

@@ -9,7 +9,7 @@ from sarit.controller.times import Times
 from sarit.core.errors import Invalid
 from sarit.process.limits import MAX_API_CONNECTIONS
 from sarit.process.security import SecurityConfig
-from sarit.process.settings import DEFAULT_STORE_PORT, NodeConfig
+from sarit.process.settings import DEFAULT_STORE_PORT, NodeConfig, RegistryConfig
 from sarit.store.limits import MAX_CONNECTIONS, SCRUB_BYTES_PER_SECOND
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ class ProcessConfig:
     max_api_connections: int = MAX_API_CONNECTIONS
     scrub_bytes_per_second: int = SCRUB_BYTES_PER_SECOND
     http_port: int | None = None
+    registry: RegistryConfig | None = None
     options: tuple[ShownOption, ...] = ()
     security: SecurityConfig = field(default_factory=SecurityConfig)
     traces: TraceSettings | None = None
@@ -50,6 +51,13 @@ class ProcessConfig:
         """Check the configuration.  Returns it.  Raises Invalid: options contradict each other."""
         if self.http_port and self.http_port == self.port:
             raise Invalid(f"--http-port and --port are both {self.port}: choose another --http-port, or off")
+        if self.registry is not None:
+            self.registry.check(self.http_port)
+            for option, port in (("--http-port", self.http_port), ("--port", self.port)):
+                if self.registry.port and self.registry.port == port:
+                    raise Invalid(
+                        f"--registry-port and {option} are both {port}: choose another --registry-port, or off"
+                    )
         self.times.check()
         self.security.check()
         return self

@@ -46,7 +46,7 @@ FAIL: Final = "FAIL"
 WIRE: Final = "wire"
 GRPC: Final = "gRPC"
 HTTP: Final = "HTTP"
-_PROTOCOLS: Final = {"--controller-port": GRPC, "--store-port": WIRE, "--http-port": HTTP}
+_PROTOCOLS: Final = {"--controller-port": GRPC, "--store-port": WIRE, "--http-port": HTTP, "--registry-port": HTTP}
 
 _HELLO: Final = bytes.fromhex("ffffff81 00000008 00000011 00000005")
 _HTTP2: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + b"\x04" + bytes(5)

@@ -94,8 +94,8 @@ def shown_host(config: Addressed) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def console_url(config: Addressed, port: int) -> str:
-    """Return the URL of the console on an HTTP port."""
+def http_url(config: Addressed, port: int) -> str:
+    """Return the URL of a port that speaks HTTP: that of the console, or of the schema registry."""
     scheme = "http" if config.security.certificate is None else "https"
     return f"{scheme}://{shown_host(config)}:{port}/"
 

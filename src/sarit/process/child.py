@@ -183,6 +183,7 @@ class ControllerPart:
 
         self._admin = admin
         self._config = config = spec.config
+        self._node = spec.node
         self._node_stores = node_stores
         admin.health.add(node_stores.reasons)
         self._router = FixedRouter(config.containers, ())
@@ -204,8 +205,9 @@ class ControllerPart:
         self._role.show_in(self._admin)
         port = await self._role.serve()
         await self._admin.serve(
-            f"{internal_address(self._config)}:{port}", self._role.listener.handlers, self._view(port)
-        )
+            f"{internal_address(self._config)}:{port}", self._role.listener.handlers, self._view(port),
+            self._role.registry_tables(self._node),
+        )  # fmt: skip
         return port
 
     def _advertised(self, store: Address) -> Address:
@@ -331,7 +333,7 @@ async def run_part(part: Part, parent: Parent, admin: Admin) -> None:
         await part.open()
         parent.report("opened")
         await parent.serve.wait()
-        parent.report("ready", port=await part.serve(), http=admin.port)
+        parent.report("ready", port=await part.serve(), http=admin.port, registry=admin.registry_port)
         admin.metrics.gc = GcScheduler().start()
 
     parent.follow(part.take_over)
@@ -354,7 +356,8 @@ async def _run(spec: ChildSpec, reports: int) -> int:
     try:
         security = Security(spec.config.security)
         env = real_env(security.server_tls, security.client_tls(), spec.config.traces, f"sarit-{spec.name}")
-        admin = Admin(Health(spec.name, env.clock), spec.config, spec.config.http_port, security, env)
+        registry = spec.config.registry if spec.number is None else None
+        admin = Admin(Health(spec.name, env.clock), spec.config, spec.config.http_port, security, env, registry)
         parent.follow(lambda _: security.follow())
         try:
             await admin.open()

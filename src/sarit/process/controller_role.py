@@ -18,6 +18,7 @@ from sarit.env.limits import LISTEN_BACKLOG
 from sarit.env.passed_sockets import listen
 from sarit.process.addresses import advertised_address, advertised_port, bound_address, naming_port
 from sarit.process.limits import STORES_RETRY_SECONDS
+from sarit.process.registry_tables import RegistryTables
 from sarit.process.signals import run_unless
 from sarit.rpc.grpc_server import GrpcListener
 
@@ -91,8 +92,9 @@ class ControllerRole:
         `background`: for tasks whose failure somebody handles; None: it is logged."""
         self.port = settings.port  # once it listens: of its listener
         address = advertised_address(settings.addressed), settings.port
+        self._access = security.access(env)
         self.controller = Controller(
-            stores.tables, stores.segments, env, address, settings.times, members, access=security.access(env),
+            stores.tables, stores.segments, env, address, settings.times, members, access=self._access,
             use_quotas=stores.use_quotas if settings.quotas else None,
         )  # fmt: skip
         self.listener = GrpcListener(self.controller.services(), settings.max_api_connections)
@@ -111,6 +113,10 @@ class ControllerRole:
     def show_in(self, admin: Admin) -> None:
         """Have the HTTP port of the process show the controller's metrics."""
         admin.metrics.has_controller(self.controller, self.listener)
+
+    def registry_tables(self, installation: str) -> RegistryTables:
+        """Return what a schema registry of this process needs.  `installation`: the id of the node or the cluster."""
+        return RegistryTables(self._stores.tables, installation, self._access, self._security.audit(self._env))
 
     async def open(self) -> None:
         """Start the controller, as soon as the stores of its tables serve.  Raises Invalid, Corrupt."""

@@ -10,7 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Protocol
 
 from sarit.client.core.addresses import CONTROLLER_VARIABLE
-from sarit.process.addresses import Addressed, advertised_port, refuse_plain_passwords, shown_host
+from sarit.process.addresses import Addressed, advertised_port, http_url, refuse_plain_passwords, shown_host
 from sarit.process.admin import Admin
 from sarit.process.limits import SWITCH_INTERVAL_SECONDS
 from sarit.process.observation.gc_scheduler import GcScheduler
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sarit.env.ports import Env
     from sarit.env.traces import TraceSettings
     from sarit.process.reload import LiveSettings, Reload
-    from sarit.process.settings import NodeConfig
+    from sarit.process.settings import NodeConfig, RegistryConfig
 
 
 class Process(Protocol):
@@ -64,6 +64,10 @@ class Configured(Protocol):
         """Return the port of HTTP; None: none."""
 
     @property
+    def registry(self) -> RegistryConfig | None:
+        """Return where the schema registry is; None: there is none."""
+
+    @property
     def traces(self) -> TraceSettings | None:
         """Return where traces go; None: nowhere."""
 
@@ -98,7 +102,8 @@ def run_process(
         process = make(env, security)
         try:
             port = config.http_port if http else None
-            admin = Admin(Health(name, env.clock), config, port, security, env)
+            registry = config.registry if http else None
+            admin = Admin(Health(name, env.clock), config, port, security, env, registry)
             await _serve(process, admin, env, signals, reload)
         finally:
             process.release()
@@ -124,10 +129,14 @@ async def _serve(process: Process, admin: Admin, env: Env, signals: StopSignals,
         raise process.failure
 
 
-def say_where(config: NodeConfig, controller_port: int, console: str) -> None:
-    """Print where people find the node: its console, and for one that is to try things what tells clients."""
+def say_where(config: NodeConfig, controller_port: int, console: str, registry: int | None) -> None:
+    """Print where people find the node: its console and its registry, and for one to try things what tells clients.
+
+    `registry`: the port of the schema registry; None: it has none."""
     if console:
         say(f"console: {console}")
+    if registry is not None:
+        say(f"schema registry: {http_url(config, registry)}")
     if config.dev:
         say(f"export {CONTROLLER_VARIABLE}={shown_host(config)}:{advertised_port(config, controller_port)}")
 

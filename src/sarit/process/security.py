@@ -194,7 +194,7 @@ class Security:
 
         logins = self.logins(env)
         assert logins is not None
-        self._access = Access(env, logins, self._current_keys, self.config.token_seconds, self._audit_of(env))
+        self._access = Access(env, logins, self._current_keys, self.config.token_seconds, self.audit(env))
         return self._access
 
     def checks(self, env: Env) -> Callable[[str], TokenChecks] | None:
@@ -203,10 +203,11 @@ class Security:
             return None
         from sarit.store.server.access import TokenChecks
 
-        audit = self._audit_of(env)
+        audit = self.audit(env)
         return lambda peer: TokenChecks(self._current_keys, env.clock, audit, peer)
 
-    def _audit_of(self, env: Env) -> Audit:
+    def audit(self, env: Env) -> Audit:
+        """Return the audit log of the process, or one that notes nothing."""
         if self.config.audit is None:
             return NoAudit()
         if self._audit is None:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 DEFAULT_CONTROLLER_PORT = 9090
 DEFAULT_STORE_PORT = 12345
+DEFAULT_REGISTRY_PORT = 8081
 _MAX_PORT = 65535
 # Open files other than client connections: listeners, locks, chunks; for each container its log and index.
 _OWN_DESCRIPTORS = 64 + READERS * MAX_OPEN_FILES_PER_READER
@@ -136,6 +137,8 @@ def node_ports(config: NodeConfig) -> list[tuple[str, int]]:
         ports += [("--store-port", config.store_port + number) for number in range(several or 1)]
     if config.http_port:
         ports += [("--http-port", config.http_port + number) for number in range(several + 1)]
+    if config.registry is not None and config.registry.port:
+        ports.append(("--registry-port", config.registry.port))
     return ports
 
 
@@ -147,6 +150,19 @@ def default_processes(cores: int, containers: int) -> int:
 
 def _between(value: int, least: int, most: int) -> int:
     return max(least, min(value, most))
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryConfig:
+    """The schema registry of a process with a controller.  `port`: of its own; 0 picks a free one; None: it is on the
+    HTTP port alone."""
+
+    port: int | None = DEFAULT_REGISTRY_PORT
+
+    def check(self, http_port: int | None) -> None:
+        """Raises Invalid: there is no port to serve it on."""
+        if self.port is None and http_port is None:
+            raise Invalid("--registry on needs a port: give --registry-port or --http-port a number")
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +178,7 @@ class NodeConfig:
     `memory_bytes`: for `on_machine`; None is a quarter of the machine's.
     `http_port`: of health, metrics, REST, console; None: none.  With `processes` it is the controller's, and the next
     ones are the stores'.
+    `registry`: the schema registry; None: none.
     `processes`: how many store processes; with more than one the controller has a process of its own.
     `accept_data_loss`: go on without pieces of the directory that are missing or damaged.
     `allow_damaged`: serve the containers that are not damaged.
@@ -192,6 +209,7 @@ class NodeConfig:
     scrub_bytes_per_second: int = SCRUB_BYTES_PER_SECOND
     processes: int = 1
     http_port: int | None = None
+    registry: RegistryConfig | None = None
     options: tuple[ShownOption, ...] = ()
     open_files: int | None = None
     security: SecurityConfig = field(default_factory=SecurityConfig)
@@ -263,6 +281,7 @@ class NodeConfig:
                 )
         self._check_advertised()
         self._check_http_port()
+        self._check_registry()
         self.times.check()
         self.security.check()
         return replace(
@@ -302,6 +321,17 @@ class NodeConfig:
             ports = f"{own[0]}" if not several else f"{own[0]} to {own[-1]}"
             taken = "--store-port" if store else "--controller-port"
             raise Invalid(f"HTTP needs {ports}, which {taken} takes: choose another --http-port, or off")
+
+    def _check_registry(self) -> None:
+        if self.registry is None:
+            return
+        self.registry.check(self.http_port)
+        port = self.registry.port
+        taken = next((o for o, other in node_ports(self) if port and other == port and o != "--registry-port"), None)
+        if taken is not None:
+            raise Invalid(
+                f"the schema registry needs {port}, which {taken} takes: choose another --registry-port, or off"
+            )
 
     @property
     def chunks_url(self) -> str:

@@ -198,10 +198,11 @@ class StandaloneProcess:
         from sarit.process.observation.console_view import StandaloneView
 
         address, calls = f"{internal_address(config)}:{node.controller_port}", node.controller_role.listener.handlers
-        await admin.serve(address, calls, StandaloneView(node, health))
+        tables = node.controller_role.registry_tables(claim.node)
+        await admin.serve(address, calls, StandaloneView(node, health), tables)
         _log.info("%s", line.text("standalone", _recovery_fact(node), limit_fact(config)))
         say(f"sarit is ready: {node.addresses()}{admin.where()}, data in {config.data_dir}")
-        say_where(config, node.controller_port, admin.console())
+        say_where(config, node.controller_port, admin.console(), admin.registry_port)
 
     def take_over(self, live: LiveSettings) -> None:
         """Apply `live` settings without a restart, if the node has started."""

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sarit.core.errors import Corrupt, Invalid, SaritError, Unavailable
 from sarit.env.background import gather
 from sarit.env.passed_sockets import check_passed_sockets
-from sarit.process.addresses import console_url, require_free_ports, warn_of_addresses
+from sarit.process.addresses import http_url, require_free_ports, warn_of_addresses
 from sarit.process.child import LIVE_COMMAND, STORES_COMMAND, ChildSpec
 from sarit.process.limits import (
     CHILD_HEARTBEAT_SECONDS,
@@ -45,7 +45,7 @@ from sarit.process.ownership.guarded_storage import GuardedStorage
 from sarit.process.places.indexes import claim_index_storage
 from sarit.process.places.volume import fit_to_volume
 from sarit.process.run import run_process, say, say_where
-from sarit.process.settings import node_ports
+from sarit.process.settings import RegistryConfig, node_ports
 from sarit.process.standalone import end_for_copy, warn_of_readers
 from sarit.storage.open import open_storage
 
@@ -120,6 +120,7 @@ class Child:
         self._spare = spare
         self.port = 0
         self.http_port: int | None = None
+        self.registry_port: int | None = None
         self.process: asyncio.subprocess.Process | None = None
         self._what = what
         self._env = env
@@ -297,7 +298,7 @@ class Child:
                 self.tell(b"serve")
         elif report["kind"] == "ready":
             self.port = int(report["port"])
-            self.http_port = report.get("http")
+            self.http_port, self.registry_port = report.get("http"), report.get("registry")
             self.ready.set()
         elif report["kind"] == "stopped":
             self._stopped.set()
@@ -345,7 +346,11 @@ class ProcessNode:
     def _controller_spec(self) -> ChildSpec:
         port = self.controller.port or self._config.controller_port
         http_port = self.controller.http_port or self._config.http_port
-        return self._spec(_CONTROLLER, None, replace(self._config, controller_port=port, http_port=http_port))
+        registry = self._config.registry
+        if self.controller.registry_port is not None:
+            registry = RegistryConfig(self.controller.registry_port)
+        config = replace(self._config, controller_port=port, http_port=http_port, registry=registry)
+        return self._spec(_CONTROLLER, None, config)
 
     def _spec(self, name: str, number: int | None, config: NodeConfig) -> ChildSpec:
         if self._live is not None:
@@ -376,7 +381,9 @@ class ProcessNode:
         host = self._config.host
         stores = ", ".join(f"{host}:{store.port}" for store in self.stores)
         http = "" if self.controller.http_port is None else f", HTTP {host}:{self.controller.http_port}"
-        return f"controller {host}:{self.controller.port}, store {stores}{http}"
+        port = self.controller.registry_port
+        registry = "" if port is None else f", schema registry {host}:{port}"
+        return f"controller {host}:{self.controller.port}, store {stores}{http}{registry}"
 
     async def start(self) -> None:
         """Start all processes; all serve when this returns.  Raises what keeps one from starting."""
@@ -483,7 +490,8 @@ class SupervisorProcess:
         await admin.serve()
         say(f"sarit is ready: {node.addresses()}, data in {config.data_dir}")
         http = None if config.security.console == "off" else node.controller.http_port
-        say_where(config, node.controller.port, "" if http is None else console_url(config, http))
+        console = "" if http is None else http_url(config, http)
+        say_where(config, node.controller.port, console, node.controller.registry_port)
 
     def take_over(self, live: LiveSettings) -> None:
         """Apply `live` settings without a restart in all processes."""

@@ -29,6 +29,9 @@ OF_SOME = [
     ("standalone", ("controller-port = 7", "store-port = 7"), ("controller-port", "store-port")),
     ("standalone", ("http-port = 7", "controller-port = 7"), ("http-port", "controller-port")),
     ("standalone", ("http-port = 7", "store-port = 7"), ("http-port", "store-port")),
+    ("standalone", ("registry = 'on'", "registry-port = 7", "http-port = 7"), ("registry-port", "http-port")),
+    ("standalone", ("registry = 'on'", "registry-port = 7", "store-port = 7"), ("registry-port", "store-port")),
+    ("standalone", ("registry = 'on'", "registry-port = 'off'", "http-port = 'off'"), ("registry", "http-port")),
     ("standalone", ("http-port = 7", "store-port = 9", "processes = 3", "containers = 3"), ("http-port", "store-port")),
     ("standalone", ("processes = 2", "one-port = true"), ("processes", "one-port")),
     ("standalone", ("processes = 9", "containers = 3"), ("processes", "containers")),
@@ -38,6 +41,8 @@ OF_SOME = [
     ("standalone", ("memory = '64M'", "containers = 9"), ("memory",)),
     ("store", (*CLUSTER, "http-port = 7", "port = 7"), ("http-port", "port")),
     ("controller", (*CLUSTER, "http-port = 7", "port = 7"), ("http-port", "port")),
+    ("controller", (*CLUSTER, "registry = 'on'", "registry-port = 7", "port = 7"), ("registry-port", "port")),
+    ("controller", (*CLUSTER, "registry = 'on'", "registry-port = 7", "http-port = 7"), ("registry-port", "http-port")),
 ]
 CASES = [(command, (*needed, *lines), named) for command, needed in PROCESSES for lines, named in OF_ALL] + OF_SOME
 

@@ -29,7 +29,7 @@ ABSENT = {
     },
     **{
         (name, "store"): "controllers do it"
-        for name in ("retention-interval", "watermark-interval", "expect")
+        for name in ("retention-interval", "watermark-interval", "expect", "registry", "registry-port")
     },
     **{(name, "standalone"): "a node is no cluster" for name in ("cluster", "machine", "weight", "id", "expect")},
     ("port", "standalone"): "it has two ports, --controller-port and --store-port",
@@ -39,7 +39,8 @@ REFUSED_WITH_PROCESSES = {"one-port": "each store has a port of its own"}
 VALUES = {
     "data-dir": "'d'", "host": "'127.0.0.1'", "controller-port": "7", "store-port": "9", "containers": "4",
     "storage": "'file:///s'", "index-storage": "'s3://bucket/p'", "log": "'bookkeeper://zk:2181/l'", "memory": "'2G'",
-    "scrub": "'1M'", "http-port": "90", "advertise": "'n1'", "allow-damaged": "true", "one-port": "true",
+    "scrub": "'1M'", "http-port": "90", "registry": "'on'", "registry-port": "91",
+    "advertise": "'n1'", "allow-damaged": "true", "one-port": "true",
 }  # fmt: skip
 
 
