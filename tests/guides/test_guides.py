@@ -1,6 +1,7 @@
 """README, docs/getting-started.md and every page of docs/guides are run, so that what they show is true.
 
-They run in order on one node, which SARIT_CONTROLLER names, and then once more: a page may be pasted again.  The
+They run in order on one node, which SARIT_CONTROLLER names, with the schema registry of another one, which
+SARIT_REGISTRY_URL names, and then once more: a page may be pasted again.  The
 ```python blocks of a page run in one namespace, as at Python's own prompt; those with Spark run in tests/spark.  The
 ```sh blocks run between them.  Both run in one directory.  Any other block (```text, ```console, and ```bash, which
 tests/newcomer.py pastes) is not run.  Each line of a ```text block of getting-started.md is printed by the block that
@@ -16,6 +17,7 @@ import pytest
 
 from tests.examples.fast_node import fast_node
 from tests.guides.pages import Block, blocks, run_python, run_shell, statements
+from tests.nodes import RunningNode
 
 ROOT = Path(__file__).parents[2]
 STARTED = ROOT / "docs" / "getting-started.md"
@@ -27,15 +29,19 @@ FASTER = 20  # watermarks are made every 10 seconds otherwise
 @pytest.fixture(scope="module")
 def node(tmp_path_factory):
     directory = tmp_path_factory.mktemp("guides")
-    with fast_node(directory / "sarit-data", FASTER) as address:
-        yield address, directory
+    with (
+        fast_node(directory / "sarit-data", FASTER) as address,
+        RunningNode(directory / "registry", "--registry", "on", "--registry-port", "0") as other,
+    ):
+        yield address, f"http://{other.registry}", directory
 
 
 @pytest.mark.parametrize(("turn", "path"), [*product((1, 2), PAGES)], ids=lambda value: getattr(value, "stem", None))
 def test_page_runs_and_runs_again(turn, path, node, monkeypatch, capsys) -> None:
-    address, directory = node
+    address, registry, directory = node
     monkeypatch.chdir(directory)
     monkeypatch.setenv("SARIT_CONTROLLER", address)
+    monkeypatch.setenv("SARIT_REGISTRY_URL", registry)
     names = {"__name__": f"page_{turn}_{path.stem}"}
     printed = None
     for block in blocks(path.read_text()):
@@ -43,7 +49,7 @@ def test_page_runs_and_runs_again(turn, path, node, monkeypatch, capsys) -> None
             run_python(block, path, names)
             printed = capsys.readouterr().out
         elif block.kind == "sh":
-            printed = run_shell(block, address, directory)
+            printed = run_shell(block, address, directory, SARIT_REGISTRY_URL=registry)
         elif block.kind == "text" and path == STARTED and printed is not None:
             assert set(block.text.splitlines()) <= set(printed.splitlines()), f"line {block.line}"
         else:

@@ -174,7 +174,8 @@ class Admin:
             from sarit.admin.console import Console
 
             writes = self._security.config.console != "read-only"
-            self._console = Console(self._callers, view, self._env, self._names, writes=writes)
+            schemas = None if self._registry is None else self._registry.view
+            self._console = Console(self._callers, view, self._env, self._names, writes=writes, schemas=schemas)
             server.add(self._console.routes())
 
     async def close(self) -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sarit.admin.server import AdminServer
     from sarit.env.ports import Env
     from sarit.env.tls import ServerTls
+    from sarit.process.observation.registry_view import RegistryView
     from sarit.process.registry_tables import RegistryTables
     from sarit.registry.registry import Registry
     from sarit.registry.statistics import Statistics
@@ -39,6 +40,7 @@ class RegistryRole:
         self._env = env
         self._server: AdminServer | None = None
         self._registry: Registry | None = None
+        self.view: RegistryView | None = None  # for the console, once the role serves
         self._statistics: Statistics | None = None
 
     def __repr__(self) -> str:
@@ -63,6 +65,7 @@ class RegistryRole:
         """Answer requests, also on the HTTP port if there is one.
 
         Call it before the routes of REST are added: the last of them answers everything below /v1."""
+        from sarit.process.observation.registry_view import RegistryView
         from sarit.registry.access import Guard
         from sarit.registry.confluent import routes as confluent
         from sarit.registry.pravega import routes as pravega
@@ -81,6 +84,7 @@ class RegistryRole:
         registry = self._registry = Registry(kept.tables, self._env, kept.installation)
         statistics = self._statistics = Statistics(self._env.clock.monotonic)
         guard = Guard(None if access is None else permission, kept.audit)
+        self.view = RegistryView(registry, guard)
 
         def routes(prefix: str) -> list[BaseRoute]:
             of_pravega = pravega.routes(registry, guard, identify, statistics)

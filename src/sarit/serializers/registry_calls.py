@@ -93,7 +93,7 @@ class RegistryCalls:
         except Unavailable as error:
             raise Unreachable(
                 f"the schema registry at {self.url} does not answer: {error}; is it running (a node serves one with "
-                "--registry), and is this its URL?"
+                "--registry on), and is this its URL?"
             ) from None
         if not 200 <= answer.status < 300:
             raise _error(self.url, answer, coded=self._coded)

@@ -167,7 +167,7 @@ def test_registry_that_does_not_answer_is_named(monkeypatch):
     monkeypatch.setenv("SARIT_REGISTRY_URL", "http://127.0.0.1:1")
     refused = run("list", code=1)
     assert "the schema registry at http://127.0.0.1:1 does not answer" in refused
-    assert "(a node serves one with --registry)" in refused
+    assert "(a node serves one with --registry on)" in refused
 
 
 def test_command_logs_in_as_the_environment_says(fake, monkeypatch):

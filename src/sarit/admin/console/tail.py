@@ -149,7 +149,7 @@ class EventCalls:
         if not whole_number(request, "decode", 0, 0, 1):
             return None
         if self._schemas is None:
-            raise Invalid("this process has no schema registry: start it with --registry to see decoded events")
+            raise Invalid("this process has no schema registry: start it with --registry on to see decoded events")
         from sarit.admin.console.decoding import EventDecoder
 
         properties = await self._client.stream(stream).properties()

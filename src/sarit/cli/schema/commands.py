@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -54,7 +55,7 @@ VERSION = VersionType()
 def schema() -> None:
     """List, show, add, check and delete the schemas of a registry; export and import all of them.
 
-    The registry is Sarit's own (`sarit standalone --registry`) or another one with Confluent's API.
+    The registry is Sarit's own (`sarit standalone --registry on`) or another one with Confluent's API.
     """
 
 
@@ -219,7 +220,7 @@ def check(
     report = {"subject": subject, "compatible": not reasons, "compatibility": level, "reasons": reasons}
     show_result(output, report, f"{said} with {subject} ({level})")
     if reasons:
-        raise click.exceptions.Exit(1)
+        sys.exit(1)
 
 
 @schema.command()
