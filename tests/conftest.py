@@ -106,6 +106,8 @@ COSTS = {
     "tests/unit/process/test_gc_scheduler.py": "heavy",
     "tests/unit/rpc/test_floods.py": "heavy",
     "tests/unit/rpc/test_grpc_listener.py": "heavy",
+    "tests/unit/registry/test_interleavings.py": "heavy",
+    "tests/unit/registry/test_model.py": "heavy",
     "tests/unit/schemas/test_avro_compatibility.py": "heavy",
     "tests/unit/schemas/test_avro_definition.py": "heavy",
     "tests/unit/schemas/test_json_compatibility.py": "heavy",

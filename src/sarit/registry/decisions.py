@@ -100,7 +100,8 @@ class Registration:
 class RegisterRows:
     """The rows that a registration is decided on.
 
-    `id`: the schema's, if it is stored.  `held`: the group's versions that hold it.  `latest`: the latest version.
+    `id`: the schema's, if it is stored.  `held`: the group's versions that hold it.  `latest`: the latest version,
+    of a group of one type.
     `types`: the numbers of its type.  `imported`: the schema that is stored under the id that the registration brings.
     `gone`: a schema was deleted permanently under that id; its fingerprint."""
 
@@ -266,7 +267,9 @@ def _first_numbers(remains: Remains | None, counters: Counters) -> Remains:
 def delete_version(
     group: GroupRows, counters: Counters, versions: Sequence[Version], number: int, referred: bool
 ) -> Change[int]:  # fmt: skip
-    """Delete a version softly.  `versions`: all of the group.  `referred`: a schema that is in use refers to it."""
+    """Delete a version softly.
+
+    `versions`: all of the group if it is the latest one, else that one.  `referred`: a schema in use refers to it."""
     head = group.require()
     group.require_writable()
     version = next((one for one in versions if one.number == number), None)
@@ -277,8 +280,11 @@ def delete_version(
         raise NotThere(Missing.DELETED_VERSION, f"{what} is deleted already: delete it permanently, or not at all")
     if referred:
         raise Referenced(f"{what} is referred to by other schemas: delete their versions first")
-    latest = max((one.number for one in versions if not one.deleted and one is not version), default=0)
-    head = replace(head, live=head.live - 1, latest=latest)
+    head = replace(head, live=head.live - 1)
+    if number == head.latest:
+        head = replace(
+            head, latest=max((one.number for one in versions if not one.deleted and one is not version), default=0)
+        )
     row = records.encode_version(replace(version, deleted=True))
     return Change(
         number,
@@ -386,6 +392,7 @@ def purge(
 def create_group(group: GroupRows, counters: Counters, wanted: Head, settings: Settings) -> Change[None]:
     """Create a group, or bring one back that was deleted softly.  `wanted`: a head with the user's choices.
 
+    A mode that was set at the name stays; a policy is replaced.
     Raises Exists, Full, ReadOnly, Invalid."""
     name, head = group.name, group.head
     if head is not None and not head.hidden:
@@ -407,10 +414,11 @@ def create_group(group: GroupRows, counters: Counters, wanted: Head, settings: S
             deleted_below=head.numbers.next_version,
         )  # fmt: skip
     change.rows[keys.head_key(name)] = records.encode_head(made)
-    if settings != Settings():
-        change.rows[keys.settings_keys(name)[0]] = records.encode_settings(settings)
-    elif head is not None and group.levels[0] != Settings():
-        change.rows[keys.settings_keys(name)[0]] = None
+    own = group.levels[0]
+    settings = replace(settings, mode=settings.mode or own.mode)
+    if settings != own:
+        row = None if settings == Settings() else records.encode_settings(settings)
+        change.rows[keys.settings_keys(name)[0]] = row
     return change
 
 

@@ -67,7 +67,10 @@ class Deletions:
             if not head.latest:
                 raise NotThere(Missing.VERSION, f"group {shown(str(name))} has no version")
             number = head.latest
-        versions = await self._rows.versions(name, head)
+        if number == head.latest:
+            versions = await self._rows.versions(name, head)
+        else:
+            versions = await self._rows.some_versions(name, head, [number])
         referrers = [keys.parse_referrer(key) for key, _ in await self._rows.scan(keys.referrers_of(name, number))]
         referred = await self._in_use(referrers, live=True) is not None
         return decisions.delete_version(group, counters, versions, number, referred)

@@ -145,7 +145,7 @@ class Registrations:
         if group.head is not None:
             if id is not None:
                 held = await self._rows.held(id, name, group.head)
-            if group.head.latest:
+            if group.head.latest and group.head.created and not group.head.many_types:
                 latest = next(iter(await self._rows.some_versions(name, group.head, [group.head.latest])), None)
         return RegisterRows(
             group, counters, id, held, latest, types, stored is not None, None if gone is None else gone.value[1:]

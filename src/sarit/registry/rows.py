@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Final
 
 from sarit.controller.catalog import PAGE
@@ -102,13 +103,20 @@ class Rows:
 
     # -- versions -----------------------------------------------------------------------------------
 
-    async def versions(self, name: GroupName, head: Head, start: int = 0, limit: int = 0) -> list[Version]:
-        """Return the versions of a group from number `start` on, ascending, deleted ones too."""
-        found = await self.scan(keys.versions_of(name), keys.version_key(name, start), limit)
-        return [
-            records.decode_version(keys.parse_number(key), value.value, head, records.name_of(key))
-            for key, value in found
-        ]
+    async def versions(self, name: GroupName, head: Head) -> list[Version]:
+        """Return the versions of a group, ascending, deleted ones too."""
+        found: list[Version] = []
+        start = 0
+        while rows := await self.scan(keys.versions_of(name), keys.version_key(name, start), PAGE):
+            found += (
+                records.decode_version(keys.parse_number(key), value.value, head, records.name_of(key))
+                for key, value in rows
+            )
+            if len(rows) < PAGE:
+                break
+            start = found[-1].number + 1
+            await asyncio.sleep(0)  # the event loop serves appends, too
+        return found
 
     async def some_versions(self, name: GroupName, head: Head, numbers: Iterable[int]) -> list[Version]:
         """Return those of the versions that exist."""
