@@ -21,11 +21,11 @@ from sarit.registry.limits import (
     MAX_VERSIONS_OF_GROUP,
     NUMBERS_LEFT_OUT_BY_RESTORE,
 )
-from sarit.registry.names import shown
 from sarit.registry.policies import check_policy, in_force
 from sarit.registry.records import NO_NUMBERS, Counters, Head, Remains, TypeNumbers
 from sarit.registry.values import Encoding, GroupName, Mode, Registered, Schema, Settings, Version, takes
 from sarit.schemas.compatibility import PolicyName
+from sarit.schemas.schema_text import shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -13,8 +13,8 @@ from sarit.registry import decisions, keys, records
 from sarit.registry.decisions import Change, Purged
 from sarit.registry.errors import Missing, NotThere
 from sarit.registry.limits import PURGED_VERSIONS_PER_BATCH
-from sarit.registry.names import shown
 from sarit.registry.values import LATEST, Settings
+from sarit.schemas.schema_text import shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from sarit.registry import decisions, keys, records
 from sarit.registry.errors import Missing, NotThere
-from sarit.registry.names import check_codec, check_group, check_properties, shown
+from sarit.registry.names import check_codec, check_group, check_properties
+from sarit.schemas.schema_text import shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -32,7 +32,7 @@ SCHEMA_PART_BYTES: Final = 512 * KIB  # of a schema's text in one row: a value o
 MAX_ROWS_PER_READ: Final = 1000  # that one request names
 MAX_CHANGE_ATTEMPTS: Final = 30  # of a change, when others change the registry at the same time
 CHANGE_PAUSE_SECONDS: Final = 0.05  # the longest pause before another attempt
-PURGED_VERSIONS_PER_BATCH: Final = 500
+PURGED_VERSIONS_PER_BATCH: Final = 100  # each may have 66 rows of encodings
 
 # -- computing ---------------------------------------------------------------------------------
 MAX_WAITING_FOR_PARSER: Final = 256  # requests that wait for the thread that parses and compares

@@ -6,7 +6,6 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Invalid
-from sarit.core.texts import cut_text
 from sarit.registry.limits import (
     MAX_NAMESPACE_CHARACTERS,
     MAX_REFERENCE_CHARACTERS,
@@ -16,6 +15,7 @@ from sarit.registry.limits import (
     MAX_REGISTRY_PROPERTY_BYTES,
     MAX_TYPE_CHARACTERS,
 )
+from sarit.schemas.schema_text import shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,12 +23,6 @@ if TYPE_CHECKING:
     from sarit.registry.values import GroupName, NewSchema
 
 _NAMESPACE: Final = re.compile(r"[A-Za-z0-9_.\-]*")
-_SHOWN: Final = 80
-
-
-def shown(text: str) -> str:
-    """Return a name from outside as errors show it: short, in ASCII."""
-    return cut_text(text.encode("ascii", "backslashreplace").decode(), _SHOWN)
 
 
 def check_namespace(namespace: str) -> str:

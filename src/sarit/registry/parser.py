@@ -19,12 +19,13 @@ from sarit.registry.limits import (
     MAX_WAITING_FOR_PARSER,
     MAX_WAITING_PARSER_BYTES,
 )
-from sarit.registry.names import check_text, shown
+from sarit.registry.names import check_text
 from sarit.registry.recent import Recent
 from sarit.registry.values import Schema
 from sarit.schemas.compatibility import refusals
 from sarit.schemas.definitions import Kind, incompatibilities, parse_definition
 from sarit.schemas.limits import MAX_INCOMPATIBILITIES, MAX_SCHEMA_BYTES
+from sarit.schemas.schema_text import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from sarit.registry.decisions import GroupRows
 from sarit.registry.errors import BadReference, BadSchema, Missing, NotThere
-from sarit.registry.names import shown
 from sarit.registry.values import FoundVersion, GroupName
 from sarit.schemas.limits import MAX_SCHEMA_BYTES, MAX_SCHEMA_REFERENCES
+from sarit.schemas.schema_text import shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

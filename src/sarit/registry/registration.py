@@ -15,13 +15,13 @@ from sarit.registry import decisions, keys, records
 from sarit.registry.decisions import Change, RegisterRows, Registration, holding
 from sarit.registry.errors import Incompatible
 from sarit.registry.limits import COMPARED_AT_ONCE, MAX_CHANGE_ATTEMPTS
-from sarit.registry.names import shown
 from sarit.registry.parser import Compared
 from sarit.registry.policies import for_version
 from sarit.registry.records import NO_NUMBERS, Counters
 from sarit.registry.values import Mode
 from sarit.schemas.compatibility import PolicyName, Span
 from sarit.schemas.limits import MAX_INCOMPATIBILITIES
+from sarit.schemas.schema_text import shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

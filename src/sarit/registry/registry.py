@@ -25,7 +25,6 @@ from sarit.registry.names import (
     check_namespace,
     check_new,
     check_properties,
-    shown,
 )
 from sarit.registry.parser import Parser
 from sarit.registry.policies import check_policy, for_reading
@@ -34,6 +33,7 @@ from sarit.registry.references import References
 from sarit.registry.registration import Registrations
 from sarit.registry.rows import Rows
 from sarit.registry.values import LATEST, FoundVersion, Group, GroupName, Mode, Settings, takes
+from sarit.schemas.schema_text import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -12,9 +12,9 @@ from sarit.registry.decisions import GroupRows
 from sarit.registry.errors import Missing, NotThere
 from sarit.registry.keys import REGISTRY_TABLE, after_prefix
 from sarit.registry.limits import CACHED_SCHEMA_BYTES, MAX_ROWS_PER_READ
-from sarit.registry.names import shown
 from sarit.registry.recent import Recent
 from sarit.registry.values import LATEST, FoundVersion, Holder, Settings
+from sarit.schemas.schema_text import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

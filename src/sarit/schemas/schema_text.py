@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any, Final
 
 from sarit.core.bounded_json import parse_json
@@ -11,12 +12,14 @@ from sarit.core.errors import Invalid
 from sarit.schemas.limits import MAX_SCHEMA_BYTES, MAX_SCHEMA_LEVELS
 
 _SHOWN: Final = 100
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def shown(value: object) -> str:
-    """Return a part of a schema as an error shows it: in ASCII, and short."""
+    """Return a part of a schema as an error shows it: in printable ASCII, and short."""
     text = value if isinstance(value, str) else json.dumps(value)
     text = text.encode("ascii", "backslashreplace").decode()
+    text = _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import random
 
 import pytest
 
 from sarit.core.errors import Corrupt, Invalid
 from sarit.registry import keys
-from sarit.registry.errors import BadSchema, Full, Incompatible, NotThere
+from sarit.registry.errors import BadSchema, Full, Incompatible, NotThere, WrongKind
 from sarit.registry.values import Group, GroupName, NewSchema, Reference
 from sarit.schemas.compatibility import Level, policy_of
 from sarit.schemas.definitions import Kind
+from tests.limits import examples
 from tests.unit.controller.fakes import FakeTables
 from tests.unit.registry.world import ORDERS, avro, registry, using
 
@@ -155,5 +157,52 @@ def test_changed_text_of_a_schema_is_noticed() -> None:
         rows[key] = type(rows[key])(rows[key].value.replace(b"abc", b"abd"), 1)
         with pytest.raises(Corrupt, match="schema 1"):
             await registry(tables).schema(1)
+
+    run(test())
+
+
+SEEDS = {
+    Kind.AVRO: [
+        avro("a", b=0).text,
+        '{"type":"record","name":"n.R","fields":[{"name":"f","type":["null",{"type":"enum","name":"E","symbols":["A"]}]}]}',
+        '{"type":"fixed","name":"F","size":16,"logicalType":"decimal","precision":4}',
+    ],
+    Kind.JSON: ['{"type":"object","properties":{"a":{"type":["string","null"]}},"required":["a"]}', '{"enum":[1,2.5]}'],
+    Kind.PROTOBUF: ['syntax = "proto3"; package p; message M { repeated int32 a = 1; oneof o { string s = 2; } }'],
+    Kind.OPAQUE: [base64.b64encode(b"bytes").decode()],
+}
+PIECES = [*'"{}[]:,=é\0\ud800', "null", "-1", "1e999", '"type"', '"record"', "\\u0000"]
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+@pytest.mark.parametrize("seed", range(examples(4)))
+def test_damaged_texts_are_refused_in_one_way_or_kept(kind, seed) -> None:
+    chance = random.Random(seed)
+    tables = FakeTables()
+    made = registry(tables)
+
+    async def test():
+        kept: dict[int, str] = {}
+        said: set[str] = set()
+        await made.set_policy(ORDERS, policy_of(Level.FULL))
+        for _ in range(60):
+            text = chance.choice(SEEDS[kind])
+            for _ in range(chance.randint(1, 3)):
+                at, piece = chance.randrange(len(text) + 1), chance.choice(PIECES) * chance.choice([1, 1, 1, 200])
+                text = text[:at] + piece + text[at + chance.randint(0, 9) :]
+            before = dict(tables.tables.get(keys.REGISTRY_TABLE, {}))
+            try:
+                done = await made.register(ORDERS, NewSchema(kind, text))
+            except (BadSchema, Incompatible, WrongKind) as error:
+                said.add(str(error))
+                assert tables.tables[keys.REGISTRY_TABLE] == before, "nothing is half done"
+            else:
+                kept[done.id] = text
+        assert all(text.isprintable() and text.isascii() and len(text) < 1000 for text in said), said
+        for id, text in kept.items():
+            made._rows.forget(id)
+            found = await made.schema(id)
+            assert (await made.find_schema("", NewSchema(kind, found.text))).id == id
+            assert (await made.find_schema("", NewSchema(kind, text))).id == id
 
     run(test())
