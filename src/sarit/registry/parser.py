@@ -66,6 +66,7 @@ class Parser:
         self._threads = env.threads
         self._clock = env.clock
         self._worker: Worker | None = None
+        self._closed = False
         self._waiting = 0
         self._bytes = 0
         self._definitions: Recent[int, Definition] = Recent(CACHED_DEFINITION_BYTES)
@@ -75,6 +76,7 @@ class Parser:
 
     async def close(self) -> None:
         """End the thread."""
+        self._closed = True
         if self._worker is not None:
             await self._worker.close()
 
@@ -101,6 +103,8 @@ class Parser:
 
     async def run(self, call: Callable[[], T], size: int) -> T:
         """Return what `call`, a pure function of texts of `size` bytes, returns on the thread.  Raises Unavailable."""
+        if self._closed:
+            raise Unavailable("the registry is being closed; try another controller")
         if self._waiting >= MAX_WAITING_FOR_PARSER or self._bytes + size > MAX_WAITING_PARSER_BYTES:
             raise Unavailable("too many schemas wait to be parsed or compared; try again")
         if self._worker is None:

@@ -260,16 +260,12 @@ class Registry:
             except UnicodeEncodeError:
                 raise Invalid("the name of a group is no text") from None
         found: list[GroupName] = []
-        while rows := await self._rows.scan(of, start, limit):
-            for key, value in rows:
-                hidden = records.decode_head(value.value, records.name_of(key)).hidden
-                name = keys.parse_head(key)
-                if (hidden if only_deleted else deleted or not hidden) and name.group.startswith(prefix):
-                    found.append(name)
-            start = rows[-1][0] + b"\0"
-            if not limit or len(found) >= limit:
-                break
-        return found[:limit] if limit else found
+        async for name, head in self._rows.all_heads(of, start, limit):
+            if (head.hidden if only_deleted else deleted or not head.hidden) and name.group.startswith(prefix):
+                found.append(name)
+                if len(found) == limit:
+                    break
+        return found
 
     async def group(self, name: GroupName) -> Group:
         """Return a group; its settings are its own.  Raises NotThere(GROUP)."""

@@ -17,7 +17,7 @@ from sarit.registry.values import LATEST, FoundVersion, Holder, Settings
 from sarit.schemas.schema_text import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import AsyncIterator, Iterable, Sequence
 
     from sarit.controller.ports import Tables, TableValue
     from sarit.registry.records import Head
@@ -98,8 +98,25 @@ class Rows:
             head = await self.head(level)
             return head is not None and head.versions > 0
         of = keys.groups_of(level.namespace) if level.namespace else keys.GROUPS
-        heads = await self.scan(of)
-        return any(records.decode_head(row.value, records.name_of(key)).versions for key, row in heads)
+        async for _, head in self.all_heads(of):
+            if head.versions:
+                return True
+        return False
+
+    async def all_heads(
+        self, prefix: bytes, start: bytes = b"", page: int = 0
+    ) -> AsyncIterator[tuple[GroupName, Head]]:
+        """Yield the heads of groups whose keys have a prefix, from the key `start` on, in order.
+
+        `page`: how many are read at once; 0: the most."""
+        page = min(page or PAGE, PAGE)
+        while rows := await self.scan(prefix, start, page):
+            for key, row in rows:
+                yield keys.parse_head(key), records.decode_head(row.value, records.name_of(key))
+            if len(rows) < page:
+                break
+            start = rows[-1][0] + b"\0"
+            await asyncio.sleep(0)  # the event loop serves appends, too
 
     # -- versions -----------------------------------------------------------------------------------
 
