@@ -12,9 +12,9 @@ class RestoredCluster(RunningCluster):
         super().__init__(*arguments, **options)
         self.place = place
 
-    def sarit(self, *arguments):
+    def sarit(self, *arguments, codes=(0,)):
         """As before; after `cluster init` the restore."""
-        output = super().sarit(*arguments)
+        output = super().sarit(*arguments, codes=codes)
         if arguments[:2] == ("cluster", "init"):
             self.restore()
         return output
