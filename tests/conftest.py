@@ -111,6 +111,7 @@ COSTS = {
     "tests/unit/schemas/test_avro_compatibility.py": "heavy",
     "tests/unit/schemas/test_avro_definition.py": "heavy",
     "tests/unit/schemas/test_json_compatibility.py": "heavy",
+    "tests/unit/schemas/test_protobuf_compatibility.py": "heavy",
     "tests/unit/schemas/test_protobuf_definition.py": "heavy",
     "tests/unit/schemas/test_protobuf_forms.py": "heavy",
     "tests/unit/security/test_every_call.py": "heavy",

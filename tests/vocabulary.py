@@ -69,6 +69,7 @@ RETIRED: Final = {
 ALLOWED_IDENTIFIERS: Final = {
     "get_type_hints": "of Python's typing",
     "__length_hint__": "of Python's iterators",
+    "field_presence": "of features of Protobuf",
     "Lane": "of the library detangle",
     "tell": "of Python's files",
     "touch": "of Python's pathlib",

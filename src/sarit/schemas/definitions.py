@@ -14,10 +14,11 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from sarit.core.errors import Invalid
-from sarit.schemas import avro_compatibility, json_compatibility
+from sarit.schemas import avro_compatibility, json_compatibility, protobuf_compatibility, protobuf_forms
 from sarit.schemas.avro_definition import parse_avro
 from sarit.schemas.avro_forms import normal_text
 from sarit.schemas.json_definition import normal_json_text, parse_json_schema
+from sarit.schemas.protobuf_definition import parse_protobuf
 from sarit.schemas.schema_text import check_sizes
 
 if TYPE_CHECKING:
@@ -37,8 +38,8 @@ class Kind(Enum):
 class Definition:
     """A parsed schema.
 
-    `text`: its normal text, in ASCII.  `type_name`: the full name of the record, enum or fixed type, or of the message;
-    "" for a schema without one.  `schema`: what the format's own modules make of it."""
+    `text`: its normal text, in ASCII.  `type_name`: the full name of the record, enum or fixed type, or of the first
+    message; "" for a schema without one.  `schema`: what the format's own modules make of it."""
 
     kind: Kind
     text: str
@@ -57,7 +58,9 @@ def parse_definition(kind: Kind, text: str, references: Mapping[str, str] | None
     if kind is Kind.OPAQUE:
         return _opaque(text, given)
     if kind is Kind.PROTOBUF:
-        raise Invalid("schemas of Protobuf are not supported yet")
+        protobuf = parse_protobuf(text, given)
+        names = protobuf_forms.message_names(protobuf)
+        return Definition(kind, protobuf_forms.normal_text(protobuf), names[0] if names else "", protobuf)
     json = parse_json_schema(text, given)
     return Definition(kind, normal_json_text(json), "", json)
 
@@ -83,6 +86,8 @@ def incompatibilities(reader: Definition, writer: Definition) -> list[str]:
         return avro_compatibility.incompatibilities(reader.schema, writer.schema)
     if reader.kind is Kind.JSON:
         return json_compatibility.incompatibilities(reader.schema, writer.schema)
+    if reader.kind is Kind.PROTOBUF:
+        return protobuf_compatibility.incompatibilities(reader.schema, writer.schema)
     return []
 
 

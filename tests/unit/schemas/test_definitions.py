@@ -28,6 +28,15 @@ def test_json_schema_has_its_keys_in_order():
     assert found.type_name == ""
 
 
+def test_protobuf_has_its_normal_text_and_the_name_of_the_first_message():
+    text = 'syntax = "proto3"; package p; import "o.proto"; message M { O o = 1; } message N {}'
+    found = parse_definition(Kind.PROTOBUF, text, {"o.proto": "package p; message O {}"})
+    assert found.text.splitlines()[-4:] == ["  .p.O o = 1;", "}", "message N {", "}"]
+    assert found.type_name == "p.M"
+    assert found == parse_definition(Kind.PROTOBUF, found.text, {"o.proto": "package p; message O {}"})
+    assert parse_definition(Kind.PROTOBUF, "enum E { A = 0; }").type_name == ""
+
+
 def test_opaque_schema_is_bytes_that_nobody_checks():
     data = base64.b64encode(b"\0\xff any").decode()
     found = parse_definition(Kind.OPAQUE, data)
@@ -57,4 +66,7 @@ def test_each_kind_is_compared_by_its_own_rules():
     assert incompatibilities(*reversed(schemas)) == [
         "/type: the writer's schema allows number, and the reader's does not"
     ]
+    files = [parse_definition(Kind.PROTOBUF, f"message M {{ optional {one} a = 1; }}") for one in ("int64", "int32")]
+    assert incompatibilities(*files) == []
+    assert incompatibilities(*reversed(files)) == ["M.a, field 1: the reader has int32, and the writer int64"]
     assert incompatibilities(avro[0], schemas[0]) == ["the reader's schema is of the kind AVRO, and the writer's JSON"]
