@@ -152,7 +152,9 @@ def test_references_are_part_of_the_schema(registry):
     schema = {**V2, "fields": [*V2["fields"], {"name": "h", "type": home}]}
     written = {**V1, "fields": [*V1["fields"], {"name": "h", "type": home}]}
     payload = confluent_header(number) + datum({"id": 1, "h": {"x": 5}}, written)
-    assert read(reader(registry, schema), [payload]) == ([[1], ["none"], [{"x": 5}]], [False])
+    for _ in range(2):
+        assert read(reader(registry, schema), [payload]) == ([[1], ["none"], [{"x": 5}]], [False])
+    assert registry.requests == [("GET", f"/schemas/ids/{number}"), ("GET", "/subjects/homes/versions/1")]
 
 
 def test_registry_that_does_not_reply_fails_the_task_and_no_row(registry):
@@ -181,6 +183,7 @@ def test_pravega_header_names_encodings_of_the_group():
             [False] * 2 + [True] * 3,
         )
         assert "the encoding id -1 of the event is negative" in made.problem(payloads[2])
+        assert not [path for _, path in fake.requests if str(0xFFFFFFFF) in path]
         fake.groups["", "s.t"]["encodings"].append((0, "application/x-gzip"))
         payload = pravega_header(2) + b"x"
         assert read(made, [payload])[1] == [True]

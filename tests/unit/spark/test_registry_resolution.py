@@ -86,8 +86,10 @@ def test_columns_are_those_of_the_latest_version_when_the_frame_is_loaded(client
     assert columns(source) == ["id int"]
     register(registry, V2)
     # Spark pickles the source with its columns, and plans the read in another process.
+    asked = len(registry.requests)
     made = pickle.loads(pickle.dumps(source))
     made.reader(made.schema())
+    assert len(registry.requests) == asked
     assert columns(query(stream="s/t")) == ["id int", "city string"]
     assert columns(query(stream="s/t", schemaVersion="1")) == ["id int"]
     assert columns(query(stream="s/t", avroSchema=json.dumps(V2))) == ["id int", "city string"]
