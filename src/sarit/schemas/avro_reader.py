@@ -35,10 +35,16 @@ class AvroReader:
     """Decodes some fields of a record schema."""
 
     def __init__(
-        self, wanted: pa.Schema, schema: dict[str, Any], written: Any = None, *, recursive: bool = False
+        self,
+        wanted: pa.Schema,
+        schema: dict[str, Any],
+        written: Any = None,
+        *,
+        recursive: bool = False,
+        padded: bool = False,
     ) -> None:
         """`wanted`: some of `avro_columns(schema)`.  `written`: the schema of the data, as JSON; None: the same one.
-        `recursive`: it has a type that contains itself.
+        `recursive`: it has a type that contains itself.  `padded`: zeros may follow a datum.
 
         Raises Invalid for another field or another type."""
         compare(wanted, avro_columns(schema))
@@ -50,6 +56,7 @@ class AvroReader:
         self._schema = without_logical(schema)
         self._written = self._schema if written is None else without_logical(written)
         self._recursive = recursive
+        self._padded = padded
         self._parsed: tuple[Any, Any] | None = None
         self._decode: Any = None
 
@@ -86,7 +93,7 @@ class AvroReader:
             return {}, f"it is no datum of the Avro schema: {error!r}"[:_SHOWN]
         if data.tell() > len(payload):
             return {}, "it ends within the datum of the Avro schema"
-        if data.tell() < len(payload):
+        if data.tell() < len(payload) and not (self._padded and not payload[data.tell() :].strip(b"\0")):
             return {}, f"{len(payload) - data.tell()} bytes are left over after the datum of the Avro schema"
         return row, None
 

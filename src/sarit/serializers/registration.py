@@ -6,19 +6,17 @@ once for each id that a reader meets.  Encoding and decoding themselves ask nobo
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from sarit.core.errors import Invalid, NotFound
 from sarit.core.properties import CONFLUENT, NO_HEADER, PRAVEGA, SCHEMA_HEADER
-from sarit.core.texts import cut_text
 from sarit.env.real import RealClock
+from sarit.serializers.codecs import check_codec, decompressed
 from sarit.serializers.headers import confluent_header, confluent_id, default_subject, pravega_header, pravega_id
 from sarit.serializers.limits import (
     HEADER_BYTES,
     MAX_CACHED_SCHEMAS,
-    MAX_DECOMPRESSED_EVENT_BYTES,
     UNKNOWN_SCHEMA_SECONDS,
 )
 from sarit.serializers.pravega_registry import PravegaRegistry
@@ -33,10 +31,6 @@ if TYPE_CHECKING:
     from sarit.serializers.schema import Schema
 
 T = TypeVar("T")
-
-_SHOWN: Final = 100
-_GZIP: Final = "application/x-gzip"
-_GZIP_WINDOW: Final = 16 + zlib.MAX_WBITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,31 +264,17 @@ class StreamDecoder(Generic[T]):
             schema = registry.schema_by_id(number)
             return Written(schema, registry.referenced(schema), CONFLUENT), ""
         found = registry.encoding(self._group, number)
-        # Pravega's Java encoder compresses its whole buffer, of which the payload is the beginning.
         return Written(found.schema, {}, PRAVEGA, found.type, padded=bool(found.codec)), found.codec
 
     def _decoder(self, written: Written, codec: str) -> Callable[[bytes, int], T]:
         assert isinstance(self._deserializer, SchemaDeserializer)
-        if codec not in ("", _GZIP):
-            raise Invalid(f"the codec {cut_text(codec, _SHOWN)} is not supported: {_GZIP} is, and none")
+        check_codec(codec)
         decode = self._deserializer.decoder(written)
         return _decompressed(decode) if codec else decode
 
 
 def _decompressed(decode: Callable[[bytes, int], T]) -> Callable[[bytes, int], T]:
-    def decompress_and_decode(event: bytes, at: int) -> T:
-        unzip = zlib.decompressobj(_GZIP_WINDOW)
-        try:
-            payload = unzip.decompress(event[at:], MAX_DECOMPRESSED_EVENT_BYTES)
-        except zlib.error as error:
-            raise Invalid(f"its payload is not compressed as its codec says: {error}") from None
-        if unzip.unconsumed_tail or not unzip.eof:
-            raise Invalid(
-                f"its payload is cut, or has more than {MAX_DECOMPRESSED_EVENT_BYTES:,} bytes when it is decompressed"
-            )
-        return decode(payload, 0)
-
-    return decompress_and_decode
+    return lambda event, at: decode(decompressed(event[at:]), 0)
 
 
 __all__ = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import pickle
@@ -15,7 +16,9 @@ from hypothesis import strategies as st
 
 from sarit.core.errors import Forbidden, Invalid, Unavailable
 from sarit.schemas.avro_schema import avro_columns
+from sarit.schemas.json_columns import json_columns
 from sarit.serializers.headers import confluent_header, pravega_header
+from sarit.serializers.limits import MAX_DECOMPRESSED_EVENT_BYTES
 from sarit.serializers.pravega_registry import PravegaRegistry
 from sarit.serializers.schema import PROTOBUF, Schema
 from sarit.spark.registry.access import REGISTRIES
@@ -184,10 +187,40 @@ def test_pravega_header_names_encodings_of_the_group():
         )
         assert "the encoding id -1 of the event is negative" in made.problem(payloads[2])
         assert not [path for _, path in fake.requests if str(0xFFFFFFFF) in path]
-        fake.groups["", "s.t"]["encodings"].append((0, "application/x-gzip"))
-        payload = pravega_header(2) + b"x"
-        assert read(made, [payload])[1] == [True]
-        assert "encoded as application/x-gzip" in made.problem(payload)
+
+
+@pytest.mark.parametrize("text", [False, True])
+def test_compressed_payloads_may_end_with_zeros(text):
+    with served(FakeRegistry()) as fake:
+        client = PravegaRegistry(fake.url)
+        document = Schema(json.dumps({"title": "Order", "properties": {"id": {"type": "integer"}}}), "JSON")
+        schema = document if text else Schema(json.dumps(V2))
+        client.register("s.t", schema, "Order")
+        fake.groups["", "s.t"]["encodings"] += [(0, "application/x-gzip"), (0, "application/x-snappy-framed")]
+        registered = Registered(schema.format, schema.text, "s.t", "pravega")
+        columns = json_columns(schema.text) if text else avro_columns(V2)
+        made = RegisteredReader(RegistryTarget(fake.url), registered, columns, "UTC")
+        plain = [b'{"id": %d}' % n if text else datum({"id": n, "city": "x"}, V2) for n in range(3)]
+        payloads = [pravega_header(1) + gzip.compress(one + bytes(n)) for n, one in enumerate(plain)]
+        wrong = [
+            (pravega_header(1) + plain[0], "is not compressed as its codec says"),
+            (payloads[0][:-9], "its payload is cut"),
+            (pravega_header(1) + gzip.compress(bytes(MAX_DECOMPRESSED_EVENT_BYTES + 1)), "67,108,864 bytes"),
+            (pravega_header(2) + plain[0], "the codec application/x-snappy-framed is not supported"),
+        ]  # fmt: skip
+        if not text:
+            wrong.append((pravega_header(1) + gzip.compress(plain[0] + b"x"), "1 bytes are left over"))
+        found, bad = read(made, [*payloads, *(one for one, _ in wrong), pravega_header(0) + plain[0]])
+        assert found[0] == [0, 1, 2, *(None for _ in wrong), 0]
+        assert bad == [False] * 3 + [True] * len(wrong) + [False]
+        for payload, named in wrong:
+            assert named in made.problem(payload)
+
+
+def test_call_that_is_wrong_fails_the_task_and_no_row(registry):
+    registry.raw = (400, b"")
+    with pytest.raises(Invalid, match="refuses the request"):
+        read(reader(registry), [v1(1)])
 
 
 NODE = {"type": "record", "name": "Order", "fields": [

@@ -33,19 +33,25 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+class UnusableSchema(Invalid):
+    """A schema that the registry has, and whose data the connector does not decode."""
+
+
 class Written(NamedTuple):
     """The schema of events.  `format`: as registries name it.  `text`: with what it refers to.  `recursive`: an Avro
-    schema has a type that contains itself."""
+    schema has a type that contains itself.  `codec`: of the payloads, "" for none."""
 
     format: str
     text: str
     recursive: bool = False
+    codec: str = ""
 
 
 class SchemaAccess(Protocol):
     """The registry of a query, for a driver or a task.
 
-    Calls block; all raise Unavailable, Unauthenticated, Forbidden, Invalid; NotFound for what it does not have."""
+    Calls block; all raise Unavailable, Unauthenticated, Forbidden, Invalid (the call is wrong); NotFound for what it
+    does not have; UnusableSchema."""
 
     def written(self, subject: str, number: int) -> Written:
         """Return the schema that the number in an event's header names."""
@@ -107,9 +113,7 @@ class PravegaSchemas:
     def written(self, subject: str, number: int) -> Written:
         """Return the schema of an encoding id."""
         found = self._client.encoding(subject, number)
-        if found.codec:
-            raise Invalid(f"its payloads are encoded as {found.codec}, which the connector does not decode")
-        return _alone(found.schema)
+        return _alone(found.schema)._replace(codec=found.codec)
 
     def version(self, subject: str, version: int | None) -> Written:
         """Return the latest version of a group with schemas of one type."""
@@ -170,13 +174,16 @@ def _alone(schema: Schema) -> Written:
 
 
 def _avro(text: str, references: Mapping[str, str]) -> Written:
-    """Return an Avro schema whose data do no harm.  Raises Invalid for another one."""
-    found = parse_avro(text, references)
+    """Return an Avro schema whose data do no harm.  Raises UnusableSchema for another one."""
+    try:
+        found = parse_avro(text, references)
+    except Invalid as error:
+        raise UnusableSchema(f"its schema cannot be used: {error}") from None
     shape = shape_of(found.root)
     if shape.levels > MAX_AVRO_LEVELS:
-        raise Invalid(f"the Avro schema has more than {MAX_AVRO_LEVELS} types within each other")
+        raise UnusableSchema(f"the Avro schema has more than {MAX_AVRO_LEVELS} types within each other")
     if shape.array_of_nothing:
-        raise Invalid("the Avro schema has an array whose items take no bytes, so that no data bound its length")
+        raise UnusableSchema("the Avro schema has an array whose items take no bytes, so that no data bound its length")
     return Written(AVRO, whole_text(found), shape.recursive)
 
 

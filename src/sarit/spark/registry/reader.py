@@ -18,14 +18,18 @@ from sarit.schemas.avro_reader import AvroReader
 from sarit.schemas.avro_schema import parse_avro_schema
 from sarit.schemas.json_reader import JsonReader
 from sarit.schemas.payloads import Rows
+from sarit.serializers.codecs import check_codec, decompressed
 from sarit.serializers.headers import CONFLUENT_MAGIC, PRAVEGA_MAGIC, confluent_id, pravega_id
-from sarit.serializers.limits import HEADER_BYTES, MAX_CACHED_SCHEMAS
+from sarit.serializers.limits import HEADER_BYTES, MAX_CACHED_SCHEMAS, MAX_DECOMPRESSED_EVENT_BYTES
 from sarit.serializers.registry_client import Recent
 from sarit.serializers.schema import AVRO, JSON
-from sarit.spark.registry.access import REGISTRIES
+from sarit.spark.registry.access import REGISTRIES, UnusableSchema
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from sarit.schemas.payloads import PayloadReader
+    from sarit.spark.registry.access import Written
     from sarit.spark.registry.options import Registered, RegistryTarget
 
 _NO_ID: Final = -1
@@ -90,22 +94,76 @@ class RegisteredReader:
         """Return the decoder for a schema, or why its payloads cannot be decoded."""
         found = self._decoders.get(number)
         if found is None:
-            try:
-                found = self._made(number)
-            except (NotFound, Invalid) as error:
-                found = str(error)
+            found = self._made(number)
             self._decoders.put(number, found)
         return found
 
     def _made(self, number: int) -> PayloadReader | str:
         registry = REGISTRIES.get((self._target, self._registered.header))
-        written = registry.written(self._registered.subject, number)
+        try:
+            written = registry.written(self._registered.subject, number)
+        except (NotFound, UnusableSchema) as error:
+            return str(error)
         if written.format != self._registered.format:
             return f"it is {written.format}, and the query reads {self._registered.format}"
-        if self._json is not None or written.text == self._registered.text:
+        try:
+            check_codec(written.codec)
+            decoder = self._decoder_of(written)
+        except (Invalid, RecursionError) as error:
+            return str(error)
+        return CompressedReader(decoder, text=self._json is not None) if written.codec else decoder
+
+    def _decoder_of(self, written: Written) -> PayloadReader:
+        if self._json is not None:
+            return self._json
+        if written.text == self._registered.text and not written.codec:
             return self._plain
-        data = parse_avro_schema(written.text, "the schema")
-        return AvroReader(self._wanted, self._schema or {}, data, recursive=written.recursive)
+        data, padded = parse_avro_schema(written.text, "the schema"), bool(written.codec)
+        return AvroReader(self._wanted, self._schema or {}, data, recursive=written.recursive, padded=padded)
+
+
+class CompressedReader:
+    """Decompresses payloads for another decoder, a bounded number of bytes at once."""
+
+    def __init__(self, inner: PayloadReader, *, text: bool) -> None:
+        """`text`: payloads end before the zeros that may follow; otherwise `inner` knows their end."""
+        self._inner = inner
+        self._text = text
+
+    def problem(self, payload: bytes) -> str:
+        """Return what is wrong with a payload."""
+        try:
+            return self._inner.problem(self._payload(payload))
+        except Invalid as error:
+            return str(error)
+
+    def read(self, payloads: pa.Array) -> Rows:
+        """Decode payloads, one row each."""
+        rows = [self._inner.read(pa.array(part, pa.large_binary())) for part in self._parts(payloads)]
+        if not rows:
+            return self._inner.read(payloads)
+        columns = [pa.concat_arrays(list(parts)) for parts in zip(*(one.columns for one in rows), strict=True)]
+        return Rows(columns, np.concatenate([one.bad for one in rows]))
+
+    def _payload(self, data: bytes) -> bytes:
+        found = decompressed(data)
+        return found.rstrip(b"\0") if self._text else found
+
+    def _parts(self, payloads: pa.Array) -> Iterator[list[bytes | None]]:
+        """Yield decompressed payloads, None for what is not compressed, as many at once as the bound allows."""
+        part: list[bytes | None] = []
+        size = 0
+        for one in payloads.to_pylist():
+            try:
+                part.append(self._payload(one))
+            except Invalid:
+                part.append(None)
+            size += len(part[-1] or b"")
+            if size >= MAX_DECOMPRESSED_EVENT_BYTES:
+                yield part
+                part, size = [], 0
+        if part:
+            yield part
 
 
 def _decoders() -> Recent[int, PayloadReader | str]:
