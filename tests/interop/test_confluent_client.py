@@ -8,8 +8,10 @@ import pytest
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient, SchemaRegistryError
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
+from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
 from confluent_kafka.schema_registry.schema_registry_client import ConfigCompatibilityLevel, ServerConfig
 from confluent_kafka.serialization import MessageField, SerializationContext
+from google.rpc import error_details_pb2, status_pb2
 
 from tests import secured
 from tests.nodes import RunningNode
@@ -157,3 +159,21 @@ def test_json_serializers(client) -> None:
     data = JSONSerializer(schema, client)({"a": 1, "b": "ü"}, context)
     assert JSONDeserializer(None, schema_registry_client=client)(data, context) == {"a": 1, "b": "ü"}
     assert client.get_latest_version("json-topic-value").schema.schema_type == "JSON"
+
+
+def test_protobuf_serializers(client) -> None:
+    context = SerializationContext("protobuf-topic", MessageField.VALUE)
+    settings = {"use.deprecated.format": False}
+    data = ProtobufSerializer(error_details_pb2.RequestInfo, client, settings)(
+        error_details_pb2.RequestInfo(request_id="r"), context
+    )
+    read = ProtobufDeserializer(error_details_pb2.RequestInfo, settings, client)
+    assert read(data, context).request_id == "r"
+    assert client.get_latest_version("protobuf-topic-value").schema.schema_type == "PROTOBUF"
+
+
+def test_protobuf_serializers_with_references(client) -> None:
+    context = SerializationContext("status", MessageField.VALUE)
+    settings = {"use.deprecated.format": False}
+    data = ProtobufSerializer(status_pb2.Status, client, settings)(status_pb2.Status(code=7, message="m"), context)
+    assert ProtobufDeserializer(status_pb2.Status, settings, client)(data, context).code == 7

@@ -20,9 +20,9 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module")
-def url(tmp_path_factory):
-    with RunningNode(tmp_path_factory.mktemp("registry") / "data", "--registry", "on", "--registry-port", "0") as node:
+@pytest.fixture
+def url(tmp_path):
+    with RunningNode(tmp_path / "data", "--registry", "on", "--registry-port", "0") as node:
         yield f"http://{node.registry}"
 
 

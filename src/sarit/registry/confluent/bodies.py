@@ -7,7 +7,6 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from sarit.core.errors import Invalid
 from sarit.core.texts import cut_text
 from sarit.registry.confluent.errors import BAD_LEVEL, BAD_MODE, BAD_RULES, BAD_SCHEMA, NOT_PERMITTED, Refused
 from sarit.registry.confluent.subjects import no_schema, parse_subject, subject_of
@@ -183,13 +182,3 @@ def show_version(found: FoundVersion, text: str | None = None) -> dict[str, Any]
     shown = {"subject": subject_of(found.name), "version": found.version.number, "id": found.schema.id}
     deleted = {"deleted": True} if found.version.deleted else {}
     return {**shown, **show_schema(found.schema, text), **deleted}
-
-
-def formatted(schema: Schema, name: str) -> str:
-    """Return the text of a schema in the format that a request asks for.  Raises Refused."""
-    if name.strip() in ("", "default"):
-        return schema.text
-    try:
-        raise Invalid(f"The format {_shown(name)} is not known for {schema.kind.value}")
-    except Invalid as error:
-        raise Refused(BAD_SCHEMA, str(error)) from None

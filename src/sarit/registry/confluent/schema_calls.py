@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sarit.registry.confluent.bodies import TYPES, formatted, guid_of, id_in_guid, read_flag, read_page, show_schema
+from sarit.registry.confluent.bodies import TYPES, guid_of, id_in_guid, read_flag, read_page, show_schema
+from sarit.registry.confluent.formats import text_of
 from sarit.registry.confluent.limits import MAX_LISTED_NAMES
 from sarit.registry.confluent.subjects import context_of, no_schema, parse_id, parse_subject, subject_of
 from sarit.registry.errors import Missing, NotThere
@@ -47,7 +48,7 @@ class SchemaCalls:
 
     async def _show_schema(self, asked: Asked) -> Answer:
         schema = await self._schema(asked, parse_id(asked.path["id"]))
-        shown = show_schema(schema, formatted(schema, asked.query.get("format", "")))
+        shown = show_schema(schema, await self._text(asked, schema))
         if asked.query.get("subject"):
             name = parse_subject(asked.query["subject"], asked.path.get("context"))
             for holder in await self._holders(asked, schema.id):
@@ -57,7 +58,7 @@ class SchemaCalls:
 
     async def _show_schema_text(self, asked: Asked) -> Answer:
         schema = await self._schema(asked, parse_id(asked.path["id"]))
-        return Answer(formatted(schema, asked.query.get("format", "")).encode())
+        return Answer((await self._text(asked, schema)).encode())
 
     async def _list_subjects(self, asked: Asked) -> Answer:
         names = sorted({subject_of(holder.name) for holder in await self._asked_holders(asked)})
@@ -72,13 +73,16 @@ class SchemaCalls:
 
     async def _show_schema_by_guid(self, asked: Asked) -> Answer:
         schema = await self._by_guid(asked)
-        shown = show_schema(schema, formatted(schema, asked.query.get("format", "")))
+        shown = show_schema(schema, await self._text(asked, schema))
         return json_answer({"id": schema.id, **shown})
 
     async def _list_ids(self, asked: Asked) -> Answer:
         schema = await self._by_guid(asked)
         spaces = sorted({holder.name.namespace for holder in await self._holders(asked, schema.id)})
         return json_answer([{"context": context_of(each), "id": schema.id} for each in spaces])
+
+    async def _text(self, asked: Asked, schema: Schema) -> str:
+        return await text_of(self._registry, schema, asked.query.get("format", ""))
 
     async def _by_guid(self, asked: Asked) -> Schema:
         guid = asked.path["guid"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sarit.core.errors import Invalid, SaritError
 from sarit.registry.access import Operation
 from sarit.registry.confluent.bodies import (
-    formatted,
+    guid_of,
     read_flag,
     read_new,
     read_page,
@@ -16,6 +16,7 @@ from sarit.registry.confluent.bodies import (
     show_version,
 )
 from sarit.registry.confluent.errors import BAD_SCHEMA, Refused
+from sarit.registry.confluent.formats import form_of, text_of
 from sarit.registry.confluent.limits import LISTED_GROUPS_PAGE, MAX_LISTED_NAMES, MAX_LISTED_SCHEMAS
 from sarit.registry.confluent.subjects import (
     context_of,
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from sarit.registry.confluent.bodies import NewVersion
     from sarit.registry.registry import Registry
     from sarit.registry.statistics import Statistics
-    from sarit.registry.values import FoundVersion, Version
+    from sarit.registry.values import FoundVersion, Schema, Version
     from sarit.registry.web import Asked, Handler
 
 
@@ -119,7 +120,8 @@ class SubjectCalls:
     async def _find_schema(self, asked: Asked) -> Answer:
         name = self._name(asked, Operation.SHOW)
         new = await self._new(asked, name)
-        return _shown(asked, await self._registry.find(name, new.schema, deleted=read_flag(asked.query, "deleted")))
+        found = await self._registry.find(name, new.schema, deleted=read_flag(asked.query, "deleted"))
+        return await self._shown(asked, found)
 
     async def _find_metadata(self, asked: Asked) -> Answer:
         # No schema has metadata here, so that only a search for none finds something: the latest version.
@@ -127,7 +129,7 @@ class SubjectCalls:
         found = await self._registry.version(name, LATEST, deleted=read_flag(asked.query, "deleted"))
         if "key" in asked.query:
             raise NotThere(Missing.SCHEMA, "Schema not found")
-        return _shown(asked, found)
+        return await self._shown(asked, found)
 
     # -- versions -----------------------------------------------------------------------------------
 
@@ -145,22 +147,25 @@ class SubjectCalls:
         name = self._name(asked, Operation.REGISTER)
         try:
             new = await self._new(asked, name)
+            form_of(new.schema.kind, asked.query.get("format", ""))  # refuses an unknown one before anything is done
             done = await self._registry.register(name, new.schema, id=new.id, version=new.version)
         except SaritError as error:
             self._statistics.refused(error)
             raise
         self._statistics.registered(done)
         schema = await self._registry.schema(done.id)
-        return json_answer(
-            {"id": done.id, "version": done.version, **show_schema(schema, formatted(schema, _format(asked)))}
-        )
+        answer = {"id": done.id, "version": done.version, "guid": guid_of(schema)}
+        if asked.query.get("format"):
+            # Only if asked for: clients take a text for the one that they sent, which may be in another format.
+            answer |= show_schema(schema, await self._text(asked, schema))
+        return json_answer(answer)
 
     async def _show_version(self, asked: Asked) -> Answer:
-        return _shown(asked, await self._version(asked))
+        return await self._shown(asked, await self._version(asked))
 
     async def _show_version_text(self, asked: Asked) -> Answer:
         found = await self._version(asked)
-        return Answer(formatted(found.schema, _format(asked)).encode())
+        return Answer((await self._text(asked, found.schema)).encode())
 
     async def _version(self, asked: Asked) -> FoundVersion:
         name, number = self._name(asked, Operation.SHOW), parse_version(asked.path["version"])
@@ -223,6 +228,12 @@ class SubjectCalls:
         messages = {"messages": reasons} if verbose else {}
         return json_answer({"is_compatible": not reasons, **messages})
 
+    async def _shown(self, asked: Asked, found: FoundVersion) -> Answer:
+        return json_answer(show_version(found, await self._text(asked, found.schema)))
+
+    async def _text(self, asked: Asked, schema: Schema) -> str:
+        return await text_of(self._registry, schema, asked.query.get("format", ""))
+
     # -- what a request names -----------------------------------------------------------------------
 
     def _name(self, asked: Asked, operation: Operation) -> GroupName:
@@ -253,11 +264,3 @@ async def _root(_: Asked) -> Answer:
 
 def _no_subject(name: GroupName) -> NotThere:
     return NotThere(Missing.GROUP, f"Subject {subject_of(name)!a} not found.")
-
-
-def _format(asked: Asked) -> str:
-    return asked.query.get("format", "")
-
-
-def _shown(asked: Asked, found: FoundVersion) -> Answer:
-    return json_answer(show_version(found, formatted(found.schema, _format(asked))))

@@ -37,14 +37,15 @@ async def test_the_root_is_empty_and_other_paths_have_an_error_of_this_api(ask: 
 @asking
 async def test_a_schema_is_registered_once(ask: Asking) -> None:
     first = await ask.ok("POST", "/subjects/s/versions", {"schema": RECORD})
-    assert (first["id"], first["version"]) == (1, 1)
-    assert json.loads(first["schema"])["name"] == "R"
-    assert "schemaType" not in first
+    assert (first["id"], first["version"], set(first)) == (1, 1, {"id", "version", "guid"})
+    shown = await ask.ok("POST", "/subjects/s/versions?format=default", {"schema": RECORD})
+    assert json.loads(shown["schema"])["name"] == "R"
+    assert "schemaType" not in shown
     assert await ask.ok("POST", "/subjects/s/versions?normalize=true", {"schema": f" {RECORD} "}) == first
     assert await ask.register("t", RECORD) == 1
     assert await ask.register("s", WIDER) == 2
     assert await ask.get("/subjects/s/versions") == [1, 2]
-    assert ask.statistics.registrations == {"new": 3, "known": 1}
+    assert ask.statistics.registrations == {"new": 3, "known": 2}
 
 
 @asking
@@ -152,7 +153,6 @@ async def test_each_byte_of_a_name_is_taken_or_refused_with_one_error(ask: Askin
 async def test_schemas_of_json(ask: Asking) -> None:
     schema = json.dumps({"type": "object", "properties": {"a": {"type": "string"}}})
     found = await ask.ok("POST", "/subjects/s/versions", {"schema": schema, "schemaType": "JSON"})
-    assert found["schemaType"] == "JSON"
     assert (await ask.get(f"/schemas/ids/{found['id']}"))["schemaType"] == "JSON"
 
 
@@ -174,6 +174,25 @@ async def test_references(ask: Asking) -> None:
     assert await ask.get("/subjects/r/versions/1/referencedby") == []
     assert await ask.get("/subjects/r/versions/1/referencedby?deleted=true") == [user]
     assert id != user
+
+
+@asking
+async def test_formats(ask: Asking) -> None:
+    await ask.register("r", RECORD)
+    user = await ask.register("u", USER, references=[{"name": "R", "subject": "r", "version": 1}])
+    for path in (f"/schemas/ids/{user}", "/subjects/u/versions/1"):
+        assert json.loads((await ask.get(path))["schema"])["fields"][0]["type"] == "R"
+        assert (await ask.get(f"{path}?format=default")) == await ask.get(path)
+        resolved = json.loads((await ask.get(f"{path}?format=resolved"))["schema"])
+        assert resolved["fields"][0]["type"]["fields"][0]["name"] == "a"
+        assert await ask.error("GET", f"{path}?format=serialized") == 42201
+    assert await ask.error("POST", "/subjects/new/versions?format=other", {"schema": STRING}) == 42201
+    assert await ask.get("/subjects") == ["r", "u"]
+    file = 'syntax = "proto3"; package n; message P { int32 a = 1; }'
+    id = await ask.register("p", file, schemaType="PROTOBUF")
+    encoded = (await ask.get(f"/schemas/ids/{id}?format=serialized"))["schema"]
+    assert b"\x0a\x01P" in base64.b64decode(encoded)
+    assert await ask.register("p2", encoded, schemaType="PROTOBUF") == id
 
 
 @asking
