@@ -110,6 +110,7 @@ COSTS = {
     "tests/unit/registry/test_model.py": "heavy",
     "tests/unit/schemas/test_avro_compatibility.py": "heavy",
     "tests/unit/schemas/test_avro_definition.py": "heavy",
+    "tests/unit/schemas/test_hostile_definitions.py": "heavy",
     "tests/unit/schemas/test_json_compatibility.py": "heavy",
     "tests/unit/schemas/test_protobuf_compatibility.py": "heavy",
     "tests/unit/schemas/test_protobuf_definition.py": "heavy",

@@ -145,7 +145,7 @@ class _Comparison:
     def _work(self, claim: Claim, reader: Any, writer: tuple[Any, ...]) -> None:
         """Find what a claim rests on."""
         facts = facts_of(self._writer, writer)
-        self._count(len(facts.given))
+        self._count(facts.steps)
         if facts.empty:
             return
         if reader is False:
@@ -209,20 +209,19 @@ class _Comparison:
             claim.reasons.append(("/not", "the writer's schema may allow what the reader's does not"))
 
     def _choose(self, claim: Claim, name: str, those: list[Any], writer: tuple[Any, ...], facts: Facts) -> None:
-        possible = those
+        possible = list(enumerate(those))
         if name == "oneOf":
-            possible = [one for one in those if not self._apart([one], facts)]
+            possible = [(index, one) for index, one in possible if not self._apart([one], facts)]
             if len(possible) > 1:
                 why = "more than one alternative of the reader's schema may allow what the writer's does"
                 claim.reasons.append(("/oneOf", why))
                 return
         choice = Claim(none="no alternative of the reader's schema allows all that the writer's does")
-        for index, one in enumerate(those):
-            if any(one is other for other in possible):
-                inner = self._claim(one, writer)
-                if inner is None:
-                    return
-                choice.choose(f"/{index}", inner)
+        for index, one in possible:
+            inner = self._claim(one, writer)
+            if inner is None:
+                return
+            choice.choose(f"/{index}", inner)
         if not choice.any_of:
             choice.reasons.append(("", choice.none))
         self._choices.append(choice)
@@ -231,7 +230,7 @@ class _Comparison:
     def _apart(self, reader: list[Any], facts: Facts, levels: int = MAX_TELLING_LEVELS) -> bool:
         """Return whether it is sure that no value of the writer's is allowed by all of some schemas of the reader's."""
         ours = facts_of(self._reader, reader)
-        self._count(_CLAIM_STEPS + len(ours.given) + len(facts.nodes))
+        self._count(_CLAIM_STEPS + ours.steps + facts.steps)
         types = ours.types & facts.types
         if not types:
             return True

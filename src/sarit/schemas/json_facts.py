@@ -40,13 +40,14 @@ class Facts:
     `nodes`: the schemas with those that they lead to, without keywords of other drafts.  `given`: the same as they are
     in their texts, by id().  `choices`: for each anyOf and oneOf its schemas, of which one allows the value, if none of
     them is among the given.  `types`: the types of values, with numbers in parts.  `values`: all values, if it is known
-    that there are no others."""
+    that there are no others.  `steps`: how many parts of schemas were looked at."""
 
     nodes: list[dict[str, Any]] = field(default_factory=list)
     given: dict[int, dict[str, Any]] = field(default_factory=dict)
     choices: list[list[Any]] = field(default_factory=list)
     types: frozenset[str] = ALL_TYPES
     values: list[Any] | None = None
+    steps: int = 0
 
     @property
     def empty(self) -> bool:
@@ -173,9 +174,14 @@ def facts_of(schema: JsonSchema, nodes: Iterable[Any], also: Iterable[dict[str, 
     for node in also:
         made.given[id(node)] = node
         made.nodes.append(node)
+    made.steps = sum(map(_steps_of, made.nodes)) + len(made.given)
     made.choices = [one for one in choices if True not in one and not any(id(node) in made.given for node in one)]
     _limit(made)
     return made
+
+
+def _steps_of(node: dict[str, Any]) -> int:
+    return 1 + sum(len(one) for one in node.values() if isinstance(one, list | dict))
 
 
 def _limit(made: Facts) -> None:
