@@ -73,6 +73,7 @@ def reasons_of(first: Claim) -> list[str]:
     while left and len(found) < MAX_INCOMPATIBILITIES:
         path, claim = left.popleft()
         path = path if len(path) <= _PATH_SHOWN else f"...{path[-_PATH_SHOWN:]}"
+        path = path.encode("ascii", "backslashreplace").decode()
         found += [f"{(path + place) or '/'}: {why}" for place, why in claim.reasons]
         inner = claim.all_of
         if claim.any_of and not claim._choices:

@@ -276,21 +276,32 @@ class _Comparison:
             lower, upper = facts.lower(), facts.upper()
             if any(lower is None or lower < one for one in lower_bounds(view)):
                 name = "minimum" if "minimum" in view else "exclusiveMinimum"
-                claim.reasons.append((f"/{name}", f"the writer's schema allows numbers below {view[name]}"))
+                claim.reasons.append(
+                    (f"/{name}", f"the writer's schema allows numbers below {shown(plain_json(view[name]))}")
+                )
             if any(upper is None or upper < one for one in upper_bounds(view)):
                 name = "maximum" if "maximum" in view else "exclusiveMaximum"
-                claim.reasons.append((f"/{name}", f"the writer's schema allows numbers above {view[name]}"))
+                claim.reasons.append(
+                    (f"/{name}", f"the writer's schema allows numbers above {shown(plain_json(view[name]))}")
+                )
             step = view.get("multipleOf", 1)
             if "multipleOf" in view and not any(_divides(step, node.get("multipleOf")) for node in facts.nodes):
                 claim.reasons.append(
-                    ("/multipleOf", f"the writer's schema allows numbers that are no multiples of {step}")
+                    (
+                        "/multipleOf",
+                        f"the writer's schema allows numbers that are no multiples of {shown(plain_json(step))}",
+                    )
                 )
         for least, most, kind in SIZES:
             if kind in facts.types:
                 if least in view and facts.least(least, kind) < view[least]:
-                    claim.reasons.append((f"/{least}", f"the writer's schema allows less than {view[least]}"))
+                    claim.reasons.append(
+                        (f"/{least}", f"the writer's schema allows less than {shown(plain_json(view[least]))}")
+                    )
                 if most in view and facts.most(most, kind) > view[most]:
-                    claim.reasons.append((f"/{most}", f"the writer's schema allows more than {view[most]}"))
+                    claim.reasons.append(
+                        (f"/{most}", f"the writer's schema allows more than {shown(plain_json(view[most]))}")
+                    )
 
     def _compare_constants(self, claim: Claim, name: str, ours: list[Any], facts: Facts) -> None:
         if facts.values is None:

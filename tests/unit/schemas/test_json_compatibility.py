@@ -222,6 +222,14 @@ def test_property_added_to_open_objects_may_have_had_another_value():
     assert compare({"properties": {"a": INT}}, {"type": "object", "additionalProperties": INT}) == []
 
 
+def test_sentences_are_short_and_in_ascii_whatever_the_names():
+    number = int("9" * 4000)
+    reader = {"properties": {"é\ud800" + "x" * 5000: {"minimum": number, "maxItems": number, "multipleOf": number}}}
+    reasons = compare(reader | {"required": ["é" * 5000]}, {"properties": {}, "type": "object"})
+    assert len(reasons) == 4
+    assert all(one.isascii() and len(one) < 1000 for one in reasons)
+
+
 def test_required_property_with_a_default_is_not_optional_as_it_is_for_confluent():
     assert compare(closed(["b"], a=INT, b=INT | {"default": 0}), closed(a=INT))
 
