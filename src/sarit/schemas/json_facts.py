@@ -40,7 +40,7 @@ class Facts:
     `nodes`: the schemas with those that they lead to, without keywords of other drafts.  `given`: the same as they are
     in their texts, by id().  `choices`: for each anyOf and oneOf its schemas, of which one allows the value, if none of
     them is among the given.  `types`: the types of values, with numbers in parts.  `values`: all values, if it is known
-    that there are no others.  `steps`: how many parts of schemas were looked at."""
+    that there are no others.  `steps`: how many parts of schemas were scanned."""
 
     nodes: list[dict[str, Any]] = field(default_factory=list)
     given: dict[int, dict[str, Any]] = field(default_factory=dict)
