@@ -115,6 +115,7 @@ COSTS = {
     "tests/unit/schemas/test_protobuf_compatibility.py": "heavy",
     "tests/unit/schemas/test_protobuf_definition.py": "heavy",
     "tests/unit/schemas/test_protobuf_forms.py": "heavy",
+    "tests/unit/schemas/test_protobuf_reader.py": "heavy",
     "tests/unit/security/test_every_call.py": "heavy",
     "tests/unit/security/test_login.py": "heavy",
     "tests/unit/serializers/test_formats.py": "heavy",

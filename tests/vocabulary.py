@@ -67,6 +67,7 @@ RETIRED: Final = {
 
 # Identifiers that other code defines -> where they come from.
 ALLOWED_IDENTIFIERS: Final = {
+    "has_presence": "of the library of Protobuf",
     "get_type_hints": "of Python's typing",
     "__length_hint__": "of Python's iterators",
     "field_presence": "of features of Protobuf",

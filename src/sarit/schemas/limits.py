@@ -24,6 +24,7 @@ MAX_FIXED_BYTES: Final = (1 << 31) - 1  # the most bytes of a fixed type, as in 
 MAX_PROTOBUF_LEVELS: Final = 31  # the most messages within each other in a Protobuf schema, as in protoc
 MAX_PROTOBUF_TOKENS: Final = 400_000  # the most names, numbers and symbols of a Protobuf schema: a second
 MAX_PROTOBUF_MEMBERS: Final = 50_000  # the most fields, values of enums and methods of a file of Protobuf
+MAX_PROTOBUF_COLUMNS: Final = 10_000  # the most columns of a Protobuf message, with those within others
 MAX_PROTOBUF_NAME: Final = 512  # the most characters of a full name in Protobuf
 
 # -- documents for people ----------------------------------------------------------------------
