@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -13,6 +14,7 @@ from sarit.core.limits import EVENT_HEADER_BYTES
 from sarit.core.properties import CONFLUENT, NO_HEADER, PRAVEGA, SCHEMA_HEADER
 from sarit.schemas.definitions import Kind
 from sarit.schemas.documents import DocumentReader
+from sarit.schemas.schema_text import shown
 from sarit.serializers.headers import (
     confluent_id,
     default_subject,
@@ -20,6 +22,7 @@ from sarit.serializers.headers import (
     pravega_id,
 )
 from sarit.serializers.limits import HEADER_BYTES
+from sarit.serializers.schema import PROTOBUF
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -87,12 +90,31 @@ class PravegaHeader:
         found = self._registry.encoding(self._group, number)
         if found.codec:
             raise Invalid(f"its payload is compressed by the codec {found.codec}, which --decode does not know")
+        if found.schema.format == PROTOBUF:
+            return _reader_of_files(found.schema.text, found.type)
         return _reader(found.schema, {})
 
 
 def _reader(schema: Schema, references: Mapping[str, Schema]) -> DocumentReader:
     kind = Kind(schema.format) if schema.format in Kind.__members__ else Kind.OPAQUE
     return DocumentReader(kind, schema.text, {name: one.text for name, one in references.items()})
+
+
+def _reader_of_files(text: str, message: str) -> DocumentReader:
+    """Return a reader of a message of Pravega's Protobuf schema, which is a FileDescriptorSet.  Raises Invalid."""
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet
+    from google.protobuf.message import DecodeError
+
+    try:
+        files = FileDescriptorSet.FromString(base64.b64decode(text, validate=True)).file
+    except (ValueError, DecodeError):
+        raise Invalid("its schema is no set of Protobuf files") from None
+    texts = {file.name: base64.b64encode(file.SerializeToString()).decode() for file in files}
+    for file in files:
+        prefix = f"{file.package}." if file.package else ""
+        if any(f"{message}.".startswith(f"{prefix}{one.name}.") for one in file.message_type):
+            return DocumentReader(Kind.PROTOBUF, texts.pop(file.name), texts, message)
+    raise Invalid(f"its schema has no message {shown(message)}")
 
 
 def header_of(

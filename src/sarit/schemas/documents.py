@@ -22,15 +22,19 @@ if TYPE_CHECKING:
 class DocumentReader:
     """Reads payloads of one schema."""
 
-    def __init__(self, kind: Kind, text: str, references: Mapping[str, str]) -> None:
-        """`references`: as of `parse_definition`.  Raises Invalid: the text is no schema of that kind."""
+    def __init__(self, kind: Kind, text: str, references: Mapping[str, str], message: str = "") -> None:
+        """`references`: as of `parse_definition`.  `message`: the full name of the Protobuf message, where the payloads
+        do not say which it is.  Raises Invalid: the text is no schema of that kind."""
         self.kind = kind
         self._read: Callable[[bytes, Sequence[int]], Any]
         if kind is Kind.AVRO:
             root = parse_definition(kind, text, references).schema.root
             self._read = lambda payload, _indexes: avro_document(root, payload)
         elif kind is Kind.PROTOBUF:
-            raise Invalid("events of Protobuf are not shown yet")
+            from sarit.schemas.protobuf_definition import parse_protobuf
+            from sarit.schemas.protobuf_documents import ProtobufDocuments
+
+            self._read = ProtobufDocuments(parse_protobuf(text, references), message)
         else:
             self._read = _json if kind is Kind.JSON else _base64
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import struct
@@ -9,6 +10,7 @@ import struct
 import click
 import fastavro
 import pytest
+from google.protobuf import descriptor_pb2
 
 from sarit.cli.event_decoder import ConfluentHeader, EventDecoder, PravegaHeader, header_of
 from sarit.cli.read import _events_of
@@ -126,6 +128,26 @@ def test_encodings_of_pravegas_header_are_those_of_a_group(fake):
     fake.groups["", "shop.orders"]["encodings"].append((0, "application/x-gzip"))
     with pytest.raises(Invalid, match="compressed by the codec application/x-gzip"):
         lines(made, struct.pack(">Bi", 1, 1) + b"x")
+
+
+def test_protobuf_of_both_headers_is_shown(fake):
+    files = descriptor_pb2.FileDescriptorSet()
+    base, shapes = (files.file.add(name=name, package="shapes", syntax="proto3") for name in ("base.proto", "s.proto"))
+    base.message_type.add(name="Base").field.add(name="n", number=1, type="TYPE_INT32", label="LABEL_OPTIONAL")
+    shapes.dependency.append("base.proto")
+    shapes.message_type.add(name="First")
+    field = shapes.message_type.add(name="Second").field.add(name="base", number=1, label="LABEL_OPTIONAL")
+    field.type, field.type_name = field.TYPE_MESSAGE, ".shapes.Base"
+    client = RegistryClient(fake.url)
+    client.register("base", Schema(base64.b64encode(base.SerializeToString()).decode(), "PROTOBUF"))
+    text = base64.b64encode(shapes.SerializeToString()).decode()
+    number = client.register("s", Schema(text, "PROTOBUF", (SchemaReference("base.proto", "base", 1),)))
+    assert lines(decoder(client), confluent_header(number, [1]) + b"\x0a\x02\x08\x07") == [b'{"base": {"n": 7}}']
+    registry = PravegaRegistry(fake.url)
+    whole = Schema(base64.b64encode(files.SerializeToString()).decode(), "PROTOBUF")
+    number = registry.register("shop.orders", whole, "shapes.Second")
+    made = EventDecoder(STREAM, PravegaHeader(registry, "shop.orders"))
+    assert lines(made, pravega_header(number) + b"\x0a\x02\x08\x07") == [b'{"base": {"n": 7}}']
 
 
 def test_stream_without_a_header_is_refused_with_what_to_do(fake):

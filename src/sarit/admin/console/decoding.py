@@ -123,7 +123,7 @@ def _payload(event: bytes) -> bytes:
 
 
 def _reader(source: SchemaSource) -> DocumentReader:
-    return DocumentReader(source.kind, source.text, source.references)
+    return DocumentReader(source.kind, source.text, source.references, source.message)
 
 
 __all__ = ["EventDecoder"]

@@ -69,12 +69,15 @@ class VersionView:
 
 @dataclass(frozen=True, slots=True)
 class SchemaSource:
-    """A schema by which an event is shown; `references`: texts by name; `codec`: of the payload, empty for none."""
+    """A schema by which an event is shown; `references`: texts by name; `codec`: of the payload, empty for none.
+
+    `message`: the full name of the Protobuf message, where events do not say which it is."""
 
     kind: Kind
     text: str
     references: Mapping[str, str] = field(default_factory=dict)
     codec: str = ""
+    message: str = ""
 
 
 class SchemasView(Protocol):

@@ -82,10 +82,10 @@ class RegistryView:
         name = self._checked(caller, Operation.SHOW_ENCODING, namespace, group)
         found = await self._registry.encodings.get(name, number)
         version = await self._registry.version(name, found.version, deleted=True)
-        return await self._source(version.schema, found.codec)
+        return await self._source(version.schema, found.codec, version.version.type)
 
-    async def _source(self, schema: Schema, codec: str = "") -> SchemaSource:
-        return SchemaSource(schema.kind, schema.text, await self._registry.texts(schema), codec)
+    async def _source(self, schema: Schema, codec: str = "", message: str = "") -> SchemaSource:
+        return SchemaSource(schema.kind, schema.text, await self._registry.texts(schema), codec, message)
 
     def _checked(self, caller: Caller | None, operation: Operation, namespace: str, group: str) -> GroupName:
         if not group:
