@@ -27,7 +27,7 @@ _SET_FLAGS: Final = 0x40086602
 _TOP_OF_HIERARCHY: Final = 0x00020000
 PROBE_BYTES: Final = 64 << 10
 PROBE_SYNCS: Final = 200
-READY: Final = r"sarit is ready: controller (\S+:\d+), store (\S+:\d+)"
+READY: Final = r"sarit is ready: controller (\S+:\d+), store (\S+:\d+)(?:.*, schema registry (\S+:\d+))?"
 
 
 class LoadFailed(Exception):
@@ -111,7 +111,9 @@ class Target(Protocol):
 
 
 class SaritNode:
-    """`sarit standalone` in a fresh directory, at its defaults; `controller` once it has started."""
+    """`sarit standalone` in a fresh directory, at its defaults.
+
+    `endpoint` (of the controller) and `registry` (with `--registry on`) are set once it has started."""
 
     name = "Sarit"
 
@@ -122,7 +124,7 @@ class SaritNode:
         self.processes = processes
         self.options = options
         self.report_path = directory / "report.json"
-        self.endpoint = ""
+        self.endpoint = self.registry = ""
         self.start_seconds = 0.0
         self._process: Process | None = None
 
@@ -150,6 +152,7 @@ class SaritNode:
         found = process.printed(READY)
         assert found is not None
         self.endpoint = found[1]
+        self.registry = found[3] or ""
         return self
 
     def memory_mb(self) -> float:

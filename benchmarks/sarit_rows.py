@@ -7,7 +7,7 @@ import statistics
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from benchmarks import spark_growth, spark_rows
+from benchmarks import spark_growth, spark_registry, spark_rows
 from benchmarks.harness import Load, SaritNode, affordable_events, load
 from benchmarks.killed_store import killed_store
 
@@ -307,5 +307,6 @@ ROWS: Final[dict[str, Callable[[Path, Scale], dict[str, Any]]]] = {
     "spark-stream": _spark(spark_rows.stream),
     "spark-tail": _spark(spark_rows.tail),
     "spark-growth": spark_growth.growth,
+    "spark-registry": spark_registry.registry,
     "spark-sink": _spark(lambda side, scale: spark_rows.sink(side, scale, ("at-least-once", "exactly-once"))),
 }

@@ -1,4 +1,4 @@
-"""A job that logs in by options: `ADDRESS PASSWORD_FILE CA EVENT_LOGS EVENTS`.
+"""A job that logs in by options: `ADDRESS PASSWORD_FILE CA EVENT_LOGS EVENTS REGISTRY`.
 
 Prints the plans of what it does, what the UI shows, and the error of a wrong password."""
 
@@ -15,9 +15,13 @@ import sarit
 import sarit.spark
 from tests.secured import USER
 
-address, password_file, ca, event_logs, count = sys.argv[1:]
+address, password_file, ca, event_logs, count, registry = sys.argv[1:]
 STREAM = "s/t"
 LOGIN = {"controller": address, "user": USER, "passwordFile": password_file, "caFile": ca, "stream": STREAM}
+REGISTRY = {
+    "schemaRegistry": registry, "schemaRegistryUser": USER, "schemaRegistryPasswordFile": password_file,
+    "schemaRegistryCaFile": ca, "stream": "s/registered",
+}  # fmt: skip
 
 credentials = sarit.UserPassword(USER, Path(password_file).read_text().strip())
 with sarit.connect(address, credentials=credentials, tls=sarit.Tls(ca)) as client:
@@ -64,6 +68,12 @@ query = (
 query.awaitTermination()
 with contextlib.redirect_stdout(plans):
     query.explain(True)
+numbers = spark.range(int(count)).write.format("sarit").options(**LOGIN | REGISTRY, format="avro", createStream="true")
+numbers.mode("append").save()
+registered = reading(**REGISTRY)
+with contextlib.redirect_stdout(plans):
+    registered.explain("extended")
+print(f"read {registered.select('id').distinct().count()} by their schema")
 print(f"read {first} and then {reading().count()}")
 print(plans.getvalue(), query.lastProgress, query.status)
 print(*(page(path) for path in ("/environment/", "/SQL/", "/jobs/", "/SQL/execution/?id=0", "/SQL/execution/?id=1")))
@@ -73,6 +83,10 @@ try:
     reading(passwordFile=str(wrong)).count()
 except Exception as error:
     print("refused", error)
+try:
+    reading(**REGISTRY | {"schemaRegistryPasswordFile": str(wrong)})
+except Exception as error:
+    print("refused by the registry", error)
 for path in (place / "checkpoint").rglob("*"):
     if path.is_file():
         print(path, path.read_bytes())

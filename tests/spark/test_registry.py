@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
+from pathlib import Path
 
 import fastavro
 import pytest
@@ -15,12 +17,13 @@ from sarit.serializers.headers import confluent_header
 from sarit.serializers.pravega_registry import PravegaRegistry
 from sarit.serializers.registry_client import RegistryClient
 from sarit.serializers.schema import Schema
+from tests.guides.pages import blocks
 from tests.nodes import RunningNode
 from tests.spark.slow import SPARK_MAY_BE_SLOW
-from tests.unit.serializers.fake_registry import served
 
 pytestmark = [pytest.mark.timeout(900), SPARK_MAY_BE_SLOW]
 
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "spark" / "registry.md"
 SECRET = "hidden-secret"
 V1 = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}]}
 V2 = {**V1, "fields": [{"name": "id", "type": "long"}, {"name": "city", "type": "string", "default": "none"}]}
@@ -29,7 +32,7 @@ V3 = {**V2, "fields": [*V2["fields"], {"name": "paid", "type": "double", "defaul
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory):
-    with RunningNode(tmp_path_factory.mktemp("node") / "data") as node:
+    with RunningNode(tmp_path_factory.mktemp("node") / "data", "--registry", "on", "--registry-port", "0") as node:
         yield node
 
 
@@ -40,24 +43,31 @@ def client(node):
         yield client
 
 
-@pytest.fixture
-def registry():
-    with served() as fake:
-        yield RegistryClient(fake.url)
+@pytest.fixture(scope="module")
+def registry(node):
+    return RegistryClient(f"http://{node.registry}")
+
+
+@pytest.fixture(scope="module")
+def names():
+    return itertools.count()
 
 
 @pytest.fixture
-def stream(client):
-    """A stream of its own for each run of a test."""
-    client.delete_scope("s", recursive=True)
-    client.create_scope("s")
-    client.create_stream("s/t", segments=2)
-    client.stream("s/t").set_properties({"schema-header": "confluent"})
-    return "s/t"
+def stream(client, names):
+    """A stream, and so a subject, of its own for each run of a test."""
+    name = f"s/t{next(names)}"
+    client.create_stream(name, segments=2)
+    client.stream(name).set_properties({"schema-header": "confluent"})
+    return name
 
 
-def register(registry, schema, subject="s.t"):
-    return registry.register(subject, Schema(json.dumps(schema)))
+def subject_of(stream):
+    return stream.replace("/", ".")
+
+
+def register(registry, stream, schema):
+    return registry.register(subject_of(stream), Schema(json.dumps(schema)))
 
 
 def event(number, row, schema):
@@ -89,7 +99,7 @@ def rows_of(frame):
 
 
 def test_rows_of_all_versions_have_the_columns_of_the_latest(spark, node, client, registry, stream):
-    one, two = register(registry, V1), register(registry, V2)
+    one, two = register(registry, stream, V1), register(registry, stream, V2)
     write(
         client, stream, [event(one if n % 3 else two, {"id": n, "city": "x"}, V1 if n % 3 else V2) for n in range(3000)]
     )
@@ -98,7 +108,7 @@ def test_rows_of_all_versions_have_the_columns_of_the_latest(spark, node, client
     assert rows_of(frame.groupBy("city").agg(f.count("*"), f.sum("id"))) == [
         ("none", 2000, sum(n for n in range(3000) if n % 3)), ("x", 1000, sum(range(0, 3000, 3))),
     ]  # fmt: skip
-    register(registry, V3)
+    register(registry, stream, V3)
     assert reading(spark, node, registry, stream).load().columns[:3] == ["id", "city", "paid"]
     older = reading(spark, node, registry, stream, schemaVersion="2").load()
     assert older.columns[:3] == ["id", "city", "scope"]
@@ -108,7 +118,7 @@ def test_rows_of_all_versions_have_the_columns_of_the_latest(spark, node, client
 
 
 def test_schema_that_comes_within_a_query_is_fetched_by_its_tasks(spark, node, client, registry, stream, tmp_path):
-    two = register(registry, V2)
+    one, two = register(registry, stream, V1), register(registry, stream, V2)
     frame = spark.readStream.format("sarit").options(**options_of(node, registry, stream)).load()
     found = []
     query = (
@@ -120,7 +130,7 @@ def test_schema_that_comes_within_a_query_is_fetched_by_its_tasks(spark, node, c
     try:
         write(client, stream, [event(two, {"id": 1, "city": "a"}, V2)])
         query.processAllAvailable()
-        three, one = register(registry, V3), register(registry, V1)
+        three = register(registry, stream, V3)
         mixed = [event(three, {"id": 2, "city": "b", "paid": 1.5}, V3), event(one, {"id": 3}, V1)]
         write(client, stream, [*mixed, event(two, {"id": 4, "city": "d"}, V2)])
         query.processAllAvailable()
@@ -130,7 +140,7 @@ def test_schema_that_comes_within_a_query_is_fetched_by_its_tasks(spark, node, c
 
 
 def test_event_that_does_not_decode_follows_the_mode(spark, node, client, registry, stream):
-    one = register(registry, V1)
+    one = register(registry, stream, V1)
     wrong = [b"plain", confluent_header(99) + b"\2", confluent_header(one), event(one, {"id": 1}, V1) + b"x"]
     write(client, stream, [*wrong, event(one, {"id": 5}, V1)])
     options = {"schema": "id int, _corrupt_record binary"}
@@ -147,10 +157,10 @@ def test_json_and_envelopes_are_decoded_behind_their_headers(spark, node, client
         "type": "object",
         "properties": {"id": {"type": "integer"}, "seen": {"type": "string", "format": "date-time"}},
     }
-    number = registry.register("docs", Schema(json.dumps(schema), "JSON"))
+    number = registry.register(f"{stream}-docs", Schema(json.dumps(schema), "JSON"))
     documents = [b'{"id": 1, "seen": "2026-01-01T12:00:00Z"}', b'{"id": "x"}', b"{}"]
     write(client, stream, [bytes(Envelope(confluent_header(number) + one, key="k")) for one in documents])
-    frame = reading(spark, node, registry, stream, subject="docs", envelope="sarit").load()
+    frame = reading(spark, node, registry, stream, subject=f"{stream}-docs", envelope="sarit").load()
     assert frame.columns[:3] == ["id", "seen", "key"]
     assert rows_of(frame.selectExpr("id", "unix_micros(seen)", "key")) == [
         (1, 1_767_268_800_000_000, "k"), (None, None, "k"), (None, None, "k"),
@@ -161,14 +171,15 @@ def test_json_and_envelopes_are_decoded_behind_their_headers(spark, node, client
 @pytest.mark.parametrize("form", ["avro", "json"])
 def test_rows_that_a_sink_writes_come_back(spark, node, client, registry, stream, form, guarantee):
     columns = "id bigint, name string, tags array<string>, seen timestamp, key string"
+    new = f"{stream}-new"
     data = [(1, "ü", ["a", None], None, "k"), (2, None, None, None, None)]
     frame = spark.createDataFrame(data, columns).withColumn("seen", f.expr("timestamp_micros(1767268800000001)"))
-    saving(frame.withColumn("routing_key", f.col("key")), node, registry, "s/new", format=form, createStream="true",
+    saving(frame.withColumn("routing_key", f.col("key")), node, registry, new, format=form, createStream="true",
            deliveryGuarantee=guarantee).save()  # fmt: skip
-    assert client.stream("s/new").properties() == {"schema-header": "confluent"}
-    version = registry.latest("s.new")
-    assert all(one[:5] == confluent_header(version.id) for one in client.reader("s/new", end="tail"))
-    back = reading(spark, node, registry, "s/new").load().select(frame.columns)
+    assert client.stream(new).properties() == {"schema-header": "confluent"}
+    version = registry.latest(subject_of(new))
+    assert all(one[:5] == confluent_header(version.id) for one in client.reader(new, end="tail"))
+    back = reading(spark, node, registry, new).load().select(frame.columns)
     assert rows_of(back) == rows_of(frame)
 
 
@@ -189,7 +200,7 @@ def test_streaming_sink_goes_on_with_a_new_column(spark, node, client, registry,
 
     run(["value"])
     run(["value", "value * 2 twice"])
-    assert registry.versions("s.t") == [1, 2]
+    assert registry.versions(subject_of(stream)) == [1, 2]
     frame = reading(spark, node, registry, stream).load()
     counts = frame.selectExpr(
         "count(*) n", "count(distinct value) d", "count(twice) t", "count_if(twice = value * 2) r"
@@ -202,13 +213,13 @@ def test_streaming_sink_goes_on_with_a_new_column(spark, node, client, registry,
 def test_pravega_header_is_written_and_read(spark, node, client, registry, stream):
     client.stream(stream).set_properties({"schema-header": "pravega"})
     saving(spark.range(5), node, registry, stream, format="avro").save()
-    encoding = PravegaRegistry(registry.url).encoding("s.t", 0)
+    encoding = PravegaRegistry(registry.url).encoding(subject_of(stream), 0)
     assert json.loads(encoding.schema.text)["fields"] == [{"name": "id", "type": "long"}]
     assert rows_of(reading(spark, node, registry, stream).load().select("id")) == [(n,) for n in range(5)]
 
 
 def test_secrets_and_refusals_are_what_a_user_sees(spark, node, client, registry, stream, tmp_path):
-    register(registry, V1)
+    register(registry, stream, V1)
     (tmp_path / "secret").write_text(SECRET)
     login = {"schemaRegistryUser": "ann", "schemaRegistryPasswordFile": str(tmp_path / "secret")}
     frame = reading(spark, node, registry, stream, **login).load()
@@ -224,6 +235,18 @@ def test_secrets_and_refusals_are_what_a_user_sees(spark, node, client, registry
     assert "subject s.x gives no columns" in failure(reading(spark, node, registry, stream, subject="s.x").load)
     client.stream(stream).set_properties({"schema-header": None})
     assert "--property schema-header=confluent" in failure(reading(spark, node, registry, stream).load)
-    bad = spark.range(1).withColumnRenamed("id", "incompatible")
-    assert "field a was removed" in failure(saving(bad, node, registry, stream, format="avro").save)
+    bad = spark.range(1).selectExpr("cast(id as string) id")
+    refused = failure(saving(bad, node, registry, stream, format="avro").save)
+    assert f"the columns are no next version of subject {subject_of(stream)}" in refused
+    assert "the reader has the name topLevelRecord, and the writer Order" in refused
     assert list(client.reader(stream, end="tail")) == []
+
+
+def test_example_of_the_page_runs_as_it_is_written(spark, node, client, registry, capsys):
+    client.create_scope("shop")
+    (example,) = [one.text for one in blocks(PAGE.read_text()) if one.kind == "python"]
+    # Spark's driver was started before the node, so its environment cannot have the address.
+    assert '"http://127.0.0.1:8081"' in example
+    exec(example.replace('"http://127.0.0.1:8081"', f'"{registry.url}", "controller": "{node.controller}"'), {})
+    shown = capsys.readouterr().out.splitlines()
+    assert {"|  1|Oslo|", "|  2|NULL|"} <= set(shown), shown

@@ -26,7 +26,7 @@ def test_job_with_a_password_file_writes_and_reads_and_shows_no_secret(tmp_path)
     password.write_text(secured.PASSWORD + "\n")
     events = tmp_path / "events"
     events.mkdir()
-    options = [] if secured.ON else secured.options()
+    options = ["--registry", "on", "--registry-port", "0", *([] if secured.ON else secured.options())]
     with RunningNode(tmp_path / "data", *options) as node:
         address = f"tls://{node.controller.replace('127.0.0.1', 'localhost')}"
         nobody = {name: value for name, value in environment().items() if name not in secured.client_environment("")}
@@ -39,12 +39,15 @@ def test_job_with_a_password_file_writes_and_reads_and_shows_no_secret(tmp_path)
             secured.files()["ca"],
             str(events),
             str(EVENTS),
+            f"https://{node.registry.replace('127.0.0.1', 'localhost')}",
         ]
         done = subprocess.run(command, env=nobody, capture_output=True, text=True, check=False, timeout=500)
     shown = done.stdout + done.stderr
     assert done.returncode == 0, shown[-6000:]
     assert f"read {EVENTS} and then {2 * EVENTS}" in shown
+    assert f"read {EVENTS} by their schema" in shown
     assert "user or password is wrong" in shown, "the error of a wrong password"
+    assert "asks who you are" in shown.partition("refused by the registry")[2], "the registry's error of one"
     logs = [path for path in events.rglob("*") if path.is_file()]
     assert logs
     written = b"".join(path.read_bytes() for path in logs)
