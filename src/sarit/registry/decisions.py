@@ -100,8 +100,8 @@ class Registration:
 class RegisterRows:
     """The rows that a registration is decided on.
 
-    `id`: the schema's, if it is stored.  `held`: the group's versions that hold it.  `latest`: the latest version,
-    of a group of one type.
+    `id`: the schema's, if it is stored.  `held`: the group's versions that hold it, or the latest one alone if that may
+    answer.  `latest`: the latest version, if the schema is stored or `create_group` made the group.
     `types`: the numbers of its type.  `imported`: the schema that is stored under the id that the registration brings.
     `gone`: a schema was deleted permanently under that id; its fingerprint."""
 

@@ -87,8 +87,8 @@ class Registrations:
 
     async def kind_refusal(self, head: Head, name: GroupName, parsed: Parsed) -> str:
         """Return why a group takes no schema of that kind and type; an empty text if it does."""
-        latest = await self._rows.some_versions(name, head, [head.latest] if head.latest else [])
-        refusal = decisions.kind_refusal(name, head, latest[0] if latest else None, parsed.schema, parsed.type)
+        latest = await self._rows.latest(name, head)
+        refusal = decisions.kind_refusal(name, head, latest, parsed.schema, parsed.type)
         return "" if refusal is None else str(refusal)
 
     async def reasons(
@@ -142,11 +142,12 @@ class Registrations:
             types = records.decode_type_numbers(type_row.value, records.name_of(type_key))
         held: Sequence[Version] = ()
         latest: Version | None = None
-        if group.head is not None:
-            if id is not None:
+        if group.head is not None and (id is not None or group.head.created):
+            latest = await self._rows.latest(name, group.head)
+            if id is not None and latest is not None and latest.schema == id:
+                held = [latest]
+            if id is not None and holding(RegisterRows(group, counters, id, held), wanted) is None:
                 held = await self._rows.held(id, name, group.head)
-            if group.head.latest and group.head.created and not group.head.many_types:
-                latest = next(iter(await self._rows.some_versions(name, group.head, [group.head.latest])), None)
         return RegisterRows(
             group, counters, id, held, latest, types, stored is not None, None if gone is None else gone.value[1:]
         )

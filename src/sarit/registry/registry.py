@@ -109,14 +109,14 @@ class Registry:
         rows = GroupRows(name, await self._rows.head(check_group(name)), None)
         head = rows.require_any() if deleted else rows.require()
         schema = await self.find_schema(name.namespace, new)
-        held = [
-            one
-            for one in await self._rows.held(schema.id, name, head)
-            if (deleted or not one.deleted) and (not new.type or one.type in ("", new.type))
-        ]
-        if not held:
-            raise NotThere(Missing.SCHEMA, f"no version of group {shown(str(name))} holds the schema")
-        return FoundVersion(name, held[-1], schema)
+        latest = await self._rows.latest(name, head)
+        if latest is None or latest.schema != schema.id or not _fits(latest, new):
+            every = await self._rows.held(schema.id, name, head)
+            held = [one for one in every if (deleted or not one.deleted) and _fits(one, new)]
+            if not held:
+                raise NotThere(Missing.SCHEMA, f"no version of group {shown(str(name))} holds the schema")
+            latest = held[-1]
+        return FoundVersion(name, latest, schema)
 
     async def find_schema(self, namespace: str, new: NewSchema) -> Schema:
         """Return the stored schema that equals one.  `namespace`: of the groups of its references.
@@ -359,6 +359,11 @@ class Registry:
             return decisions.set_own(name, counters, own, replace(own, mode=mode))
 
         await self._changes.make(decide)
+
+
+def _fits(version: Version, new: NewSchema) -> bool:
+    """Return whether a version that holds a schema has the type that is asked for, if one is."""
+    return not new.type or version.type in ("", new.type)
 
 
 def _checked(number: int) -> int:

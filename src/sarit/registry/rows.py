@@ -144,15 +144,21 @@ class Rows:
             if value is not None
         ]
 
+    async def latest(self, name: GroupName, head: Head) -> Version | None:
+        """Return the highest version of a group that is not deleted; None if there is none."""
+        found = await self.some_versions(name, head, [head.latest]) if head.latest else []
+        return found[0] if found else None
+
     async def find_version(self, name: GroupName, number: int, *, deleted: bool = False) -> Version:
         """Return a version, or with LATEST the highest.  Raises NotThere(GROUP or VERSION)."""
         if number == LATEST:
             rows = GroupRows(name, await self.head(name), None)
             head = rows.require_any() if deleted else rows.require()
-            if not deleted:
-                found = await self.some_versions(name, head, [head.latest] if head.latest else [])
-            else:
+            if deleted:
                 found = (await self.versions(name, head))[-1:]
+            else:
+                latest = await self.latest(name, head)
+                found = [] if latest is None else [latest]
         else:
             key, version_key = keys.head_key(name), keys.version_key(name, number)
             first, second = await self.get([key, version_key])
