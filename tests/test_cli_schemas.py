@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from urllib.request import urlopen
 
 import pytest
 
@@ -22,7 +23,11 @@ def nodes(tmp_path_factory):
     registry = ("--registry", "on", "--registry-port", "0")
     # The URL is for who asks a registry: a node does not take it for its own option.
     env = {**os.environ, "SARIT_REGISTRY_URL": "http://127.0.0.1:1"}
-    with RunningNode(directory / "one", *registry, env=env) as one, RunningNode(directory / "two", *registry) as two:
+    http = ("--http-port", "0")
+    with (
+        RunningNode(directory / "one", *registry, *http, env=env) as one,
+        RunningNode(directory / "two", *registry) as two,
+    ):
         yield one, two
 
 
@@ -80,3 +85,16 @@ def test_import_refuses_what_another_registry_has(nodes, tmp_path):
     assert "version 1 of taken, id 1:" in refused
     assert "--new-ids" in refused
     assert "registered" in schema(one, "import", str(file), "--new-ids")
+
+
+def test_console_of_the_process_shows_its_registry(nodes):
+    one, _ = nodes
+    schema(one, "add", "shown/here", "-", "--type", "avro", stdin='"long"')
+
+    def get(path: str):
+        with urlopen(f"http://{one.http}/console/api/{path}", timeout=HANG_SECONDS) as reply:
+            return json.load(reply)
+
+    assert get("session")["schemas"] is True
+    assert [row["group"] for row in get("schemas?q=shown")["rows"]] == ["shown/here"]
+    assert get("schemas/version?group=shown%2Fhere&number=1")["text"] == '"long"'

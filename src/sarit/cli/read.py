@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import click
 
@@ -24,7 +24,7 @@ from sarit.core.errors import Invalid, SaritError
 from sarit.core.limits import EVENT_HEADER_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from sarit.client.blocking.streams import EventReader
     from sarit.core.names import SegmentId, StreamName
@@ -105,7 +105,7 @@ def read(
         if decoding is not None:
             form = decoding.form(name, client.stream(name).properties(), as_json=output == "json")
         try:
-            for cut in _printed(reader, interrupts, limit, form, several):  # noqa: B007
+            for cut in _printed(reader, interrupts, limit, form, several, skips=decode):  # noqa: B007
                 pass
         except (KeyboardInterrupt, SaritError, OSError) as error:
             stopped = error
@@ -135,8 +135,12 @@ def _printed(
     limit: int | None,
     form: Form | None,
     several: _SeveralLines | None,
+    *,
+    skips: bool,
 ) -> Iterator[StreamCut]:
-    """Print events.  Yields the cut after the printed events after each batch, before anything is raised."""
+    """Print events.  `skips`: whether `form` may skip some.
+
+    Yields the cut after the printed events after each batch, before anything is raised."""
     sys.stdout.flush()
     out = Output(sys.stdout.fileno(), interrupts)
     count = 0
@@ -149,13 +153,14 @@ def _printed(
         events = list(islice(found.left, MAX_PRINTED if limit is None else min(MAX_PRINTED, limit - count)))
         lines, failure = _lines(events, form, cut, found.segment)
         events = events[: len(lines)]
-        shown = [line for line in lines if line is not None]
+        shown = [line for line in lines if line is not None] if skips else cast("list[bytes]", lines)
         try:
             if shown:
                 out.write(shown)
         except OSError as error:
             failure = error
-        done = events[: _events_of(lines, out.whole_lines if shown else 0)]
+        whole = out.whole_lines if shown else 0
+        done = events[: _events_of(lines, whole) if skips else whole]
         count += len(done)
         if several is not None:
             several.events += sum(b"\n" in event for event in done)
@@ -167,11 +172,9 @@ def _printed(
             raise KeyboardInterrupt
 
 
-def _events_of(lines: list[bytes | None], whole: int) -> int:
+def _events_of(lines: Sequence[bytes | None], whole: int) -> int:
     """Return how many events are done when `whole` lines are printed: those that are skipped count with the line
     before them."""
-    if None not in lines:
-        return whole
     left = whole
     for at, line in enumerate(lines):
         if line is not None:
@@ -230,10 +233,10 @@ def _document(event: bytes) -> bytes:
 
 def _lines(
     events: list[bytes], form: Form | None, cut: StreamCut, segment: SegmentId
-) -> tuple[list[bytes | None], OSError | SaritError | None]:
+) -> tuple[Sequence[bytes | None], OSError | SaritError | None]:
     """Return the lines of events, up to the first that cannot be shown, and why it cannot."""
     if form is None:
-        return list(events), None
+        return events, None
     lines: list[bytes | None] = []
     try:
         lines.extend(form(events, cut, segment))  # lines before an event that fails are kept
