@@ -37,8 +37,21 @@ JSON = """
    "kind": {"oneOf": [{"const": "a"}, {"const": "b"}]}, "at": {"$ref": "place"}},
  "patternProperties": {"^x_": {"not": {"type": "null"}}}, "if": {"required": ["at"]}, "then": {"minProperties": 2}}
 """
+PROTOBUF = """
+syntax = "proto3"; package shop.v1; import "place.proto"; option java_package = "shop";
+message Order { reserved 9 to 11; int64 id = 1; optional string note = 2; repeated Line lines = 3 [deprecated = true];
+  map<string, double> more = 4; oneof kind { State state = 5; q.Place at = 6; } message Line { bytes price = 1; } }
+enum State { option allow_alias = true; NEW = 0; PAID = 1; DONE = 1; }
+service Shop { rpc Get(Order) returns (stream Order); }
+"""
+PLACE_FILE = {"place.proto": 'syntax = "proto2"; package q; message Place { optional double x = 1 [default = 1.5]; }'}
 PLACE = {"place": '{"properties": {"x": {"type": "number"}, "order": {"$ref": "http://shop/order.json"}}}'}
-REAL = {Kind.AVRO: (AVRO, {}), Kind.JSON: (JSON, PLACE), Kind.OPAQUE: (base64.b64encode(bytes(range(99))).decode(), {})}
+REAL = {
+    Kind.AVRO: (AVRO, {}),
+    Kind.JSON: (JSON, PLACE),
+    Kind.PROTOBUF: (PROTOBUF, PLACE_FILE),
+    Kind.OPAQUE: (base64.b64encode(bytes(range(99))).decode(), {}),
+}
 PIECES = ("", "{", "}", "[", "]", '"', ",", ":", "null", "true", "-1", "1e400", "\\ud800", "\ud800", "\0", "é", " ",
           "#", "$ref", "type", '"$ref":"#"', '{"$ref":"#/properties/id"}', '"a":1,"a":2', '"type":"record"', "9" * 5000,
           "[" * 200, "message", "//", "=", "/*", ";")  # fmt: skip
@@ -83,7 +96,7 @@ def mutated(draw, text):
 
 
 @pytest.mark.parametrize("kind", REAL)
-@settings(max_examples=examples(400))
+@settings(max_examples=examples(400), deadline=None)
 @given(st.data())
 def test_mutated_schema_is_a_schema_or_invalid(kind, data):
     text, references = REAL[kind]
@@ -121,7 +134,7 @@ HOSTILE = st.recursive(
 )
 
 
-@settings(max_examples=examples(1000))
+@settings(max_examples=examples(1000), deadline=None)
 @given(HOSTILE, HOSTILE, HOSTILE)
 def test_drawn_json_is_a_json_schema_or_invalid(one, other, reference):
     references = {"a": json.dumps(reference)}
@@ -158,6 +171,10 @@ LARGE = [
     (Kind.JSON, filled('{"enum":[', "{n}", "]}")),
     (Kind.JSON, filled('{"$ref":"#', "/~1{n}", '"}', "")),
     (Kind.JSON, filled('{"required":[', '"{n}"', "]}")),
+    (Kind.PROTOBUF, filled('syntax = "proto3"; message A {', " int32 f{n} = 1{n};", "}", "")),
+    (Kind.PROTOBUF, filled('syntax = "proto3";', " message A{n} {{ A{before} a = 1; }}", "", "")),
+    (Kind.PROTOBUF, filled('syntax = "proto3"; enum E {', " S{n} = {n};", "}", "")),
+    (Kind.PROTOBUF, filled('syntax = "proto3";', " message A {{", "", "")),
     (Kind.OPAQUE, "A" * (MAX_SCHEMA_BYTES - 4)),
 ]  # fmt: skip
 
@@ -180,7 +197,7 @@ def test_large_schema_is_parsed_or_refused_soon(kind, text):
 
 
 def test_text_that_is_too_large_is_refused_at_once():
-    for kind in (Kind.AVRO, Kind.JSON, Kind.OPAQUE):
+    for kind in Kind:
         for text, references in (("é" * (MAX_SCHEMA_BYTES // 2 + 1), {}), ("1", {"a": "1" * MAX_SCHEMA_BYTES})):
             before = time.process_time()
             with pytest.raises(Invalid, match=r"at most 1,048,576 bytes|no references"):
@@ -193,6 +210,7 @@ def test_text_that_is_too_large_is_refused_at_once():
     [
         (Kind.AVRO, '"a.A"', {"a.A": '{"type":"record","name":"a.A","fields":[{"name":"b","type":"a.B"}]}',
                               "a.B": '{"type":"record","name":"a.B","fields":[{"name":"a","type":"a.A"}]}'}),
+        (Kind.PROTOBUF, 'import "a"; message M {}', {"a": 'import "b";', "b": 'import "a";'}),
         (Kind.JSON, '{"$ref":"a"}', {"a": '{"allOf":[{"$ref":"b"}]}', "b": '{"anyOf":[{"$ref":"a"}]}'}),
     ],
 )  # fmt: skip
