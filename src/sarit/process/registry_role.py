@@ -94,7 +94,6 @@ class RegistryRole:
             http.add(routes(CONFLUENT_PREFIX))
         if self._server is not None:
             self._server.add(routes(""))
-            self._server.complete = True
 
     def samples(self) -> Iterator[Sample]:
         """Return samples of what the registry has counted."""

@@ -177,6 +177,15 @@ async def test_references(ask: Asking) -> None:
 
 
 @asking
+async def test_a_reference_does_not_leave_its_context(ask: Asking) -> None:
+    for subject in ("r", ":.n:r"):
+        await ask.register(subject, RECORD)
+    body = {"schema": USER, "references": [{"name": "R", "subject": ":.n:r", "version": 1}]}
+    assert await ask.error("POST", "/subjects/u/versions", body) == 42201
+    assert (await ask.ok("POST", "/subjects/:.n:u/versions", body))["version"] == 1
+
+
+@asking
 async def test_formats(ask: Asking) -> None:
     await ask.register("r", RECORD)
     user = await ask.register("u", USER, references=[{"name": "R", "subject": "r", "version": 1}])
