@@ -9,7 +9,7 @@ import random
 
 import pytest
 
-from sarit.core.errors import Corrupt, Invalid
+from sarit.core.errors import Corrupt, Invalid, Unavailable
 from sarit.registry import keys
 from sarit.registry.errors import BadSchema, Full, Incompatible, NotThere, WrongKind
 from sarit.registry.values import Group, GroupName, NewSchema, Reference
@@ -17,7 +17,7 @@ from sarit.schemas.compatibility import Level, policy_of
 from sarit.schemas.definitions import Kind
 from tests.limits import examples
 from tests.unit.controller.fakes import FakeTables
-from tests.unit.registry.world import ORDERS, avro, registry, using
+from tests.unit.registry.world import ORDERS, InlineWorker, avro, registry, using
 
 PAYMENTS = GroupName("", "payments-value")
 
@@ -204,5 +204,36 @@ def test_damaged_texts_are_refused_in_one_way_or_kept(kind, seed) -> None:
             found = await made.schema(id)
             assert (await made.find_schema("", NewSchema(kind, found.text))).id == id
             assert (await made.find_schema("", NewSchema(kind, text))).id == id
+
+    run(test())
+
+
+def test_requests_that_wait_for_the_parser_are_bounded(made, monkeypatch) -> None:
+    monkeypatch.setattr("sarit.registry.parser.MAX_WAITING_FOR_PARSER", 2)
+    monkeypatch.setattr("sarit.registry.parser.MAX_WAITING_PARSER_BYTES", 1000)
+
+    async def test():
+        go_on = asyncio.Event()
+
+        class Waiting(InlineWorker):
+            async def run(self, call):
+                await go_on.wait()
+                return call()
+
+        made._parser._worker = Waiting()
+        first = asyncio.create_task(made.register(ORDERS, avro("a")))
+        await asyncio.sleep(0)
+        with pytest.raises(Unavailable, match="try again"):
+            await made.register(PAYMENTS, NewSchema(Kind.JSON, " " * 1000))
+        second = asyncio.create_task(made.register(PAYMENTS, avro("b")))
+        await asyncio.sleep(0)
+        with pytest.raises(Unavailable, match="try again"):
+            await made.find_schema("", avro("c"))
+        go_on.set()
+        assert sorted([(await first).id, (await second).id]) == [1, 2]
+        assert (await made.register(ORDERS, avro("a", c=0))).version == 2
+        await made.close()
+        with pytest.raises(Unavailable, match="closed"):
+            await made.register(ORDERS, avro("a"))
 
     run(test())
