@@ -30,6 +30,7 @@ NUMBERS_LEFT_OUT_BY_RESTORE: Final = 1_000_000
 # -- rows --------------------------------------------------------------------------------------
 SCHEMA_PART_BYTES: Final = 512 * KIB  # of a schema's text in one row: a value of a table has less than 1 MiB
 MAX_ROWS_PER_READ: Final = 1000  # that one request names
+LISTED_AT_ONCE: Final = 200  # versions or groups that are decoded before the event loop has its turn
 MAX_CHANGE_ATTEMPTS: Final = 30  # of a change, when others change the registry at the same time
 CHANGE_PAUSE_SECONDS: Final = 0.05  # the longest pause before another attempt
 PURGED_VERSIONS_PER_BATCH: Final = 100  # each may have 66 rows of encodings
@@ -39,7 +40,8 @@ MAX_WAITING_FOR_PARSER: Final = 256  # requests that wait for the thread that pa
 MAX_WAITING_PARSER_BYTES: Final = 64 * MIB  # the texts of their schemas
 CACHED_SCHEMA_BYTES: Final = 32 * MIB  # texts of schemas that were read
 CACHED_DEFINITION_BYTES: Final = 4 * MIB  # texts of the schemas that are kept as they were parsed, which takes more
-COMPARED_AT_ONCE: Final = 50  # versions that one step on the thread compares: others have their turn in between
+READ_FOR_COMPARISON: Final = 50  # versions whose schemas one request reads
+COMPARED_AT_ONCE: Final = 5  # versions that one step on the thread compares: the event loop has its turn in between
 MAX_COMPARISON_SECONDS: Final = 10.0  # for comparing one schema with the versions of a group
 
 # -- both APIs ---------------------------------------------------------------------------------

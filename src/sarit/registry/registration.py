@@ -14,7 +14,7 @@ from sarit.core.errors import Unavailable
 from sarit.registry import decisions, keys, records
 from sarit.registry.decisions import Change, RegisterRows, Registration, holding
 from sarit.registry.errors import Incompatible
-from sarit.registry.limits import COMPARED_AT_ONCE, MAX_CHANGE_ATTEMPTS
+from sarit.registry.limits import COMPARED_AT_ONCE, MAX_CHANGE_ATTEMPTS, READ_FOR_COMPARISON
 from sarit.registry.parser import Compared
 from sarit.registry.policies import for_version
 from sarit.registry.records import NO_NUMBERS, Counters
@@ -165,8 +165,8 @@ class Registrations:
     async def _compare(self, parsed: Parsed, chosen: Sequence[tuple[Version, Policy]]) -> list[str]:
         deadline = self._parser.comparison_deadline()
         found: list[str] = []
-        for at in range(0, len(chosen), COMPARED_AT_ONCE):
-            some = chosen[at : at + COMPARED_AT_ONCE]
+        for at in range(0, len(chosen), READ_FOR_COMPARISON):
+            some = chosen[at : at + READ_FOR_COMPARISON]
             schemas = await self._rows.schemas(version.schema for version, _ in some)
             compared = [
                 Compared(version.number, policy, schema, await self._references.of_stored(schema))
@@ -174,10 +174,12 @@ class Registrations:
                 # A schema without rows was deleted since, with its version, so that the change will be outdated.
                 if (schema := schemas.get(version.schema)) is not None
             ]
-            found += await self._parser.reasons(parsed.definition, compared, deadline)
-            if len(found) >= MAX_INCOMPATIBILITIES:
-                break
-        return found[:MAX_INCOMPATIBILITIES]
+            for first in range(0, len(compared), COMPARED_AT_ONCE):
+                few = compared[first : first + COMPARED_AT_ONCE]
+                found += await self._parser.reasons(parsed.definition, few, deadline)
+                if len(found) >= MAX_INCOMPATIBILITIES:
+                    return found[:MAX_INCOMPATIBILITIES]
+        return found
 
 
 def _basis(group: GroupRows) -> _Basis:

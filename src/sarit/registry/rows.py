@@ -11,7 +11,7 @@ from sarit.registry import keys, records
 from sarit.registry.decisions import GroupRows
 from sarit.registry.errors import Missing, NotThere
 from sarit.registry.keys import REGISTRY_TABLE, after_prefix
-from sarit.registry.limits import CACHED_SCHEMA_BYTES, MAX_ROWS_PER_READ
+from sarit.registry.limits import CACHED_SCHEMA_BYTES, LISTED_AT_ONCE, MAX_ROWS_PER_READ
 from sarit.registry.recent import Recent
 from sarit.registry.values import LATEST, FoundVersion, Holder, Settings
 from sarit.schemas.schema_text import shown
@@ -109,7 +109,7 @@ class Rows:
         """Yield the heads of groups whose keys have a prefix, from the key `start` on, in order.
 
         `page`: how many are read at once; 0: the most."""
-        page = min(page or PAGE, PAGE)
+        page = min(page or LISTED_AT_ONCE, LISTED_AT_ONCE)
         while rows := await self.scan(prefix, start, page):
             for key, row in rows:
                 yield keys.parse_head(key), records.decode_head(row.value, records.name_of(key))
@@ -124,12 +124,12 @@ class Rows:
         """Return the versions of a group, ascending, deleted ones too."""
         found: list[Version] = []
         start = 0
-        while rows := await self.scan(keys.versions_of(name), keys.version_key(name, start), PAGE):
+        while rows := await self.scan(keys.versions_of(name), keys.version_key(name, start), LISTED_AT_ONCE):
             found += (
                 records.decode_version(keys.parse_number(key), value.value, head, records.name_of(key))
                 for key, value in rows
             )
-            if len(rows) < PAGE:
+            if len(rows) < LISTED_AT_ONCE:
                 break
             start = found[-1].number + 1
             await asyncio.sleep(0)  # the event loop serves appends, too
