@@ -19,6 +19,7 @@ from sarit.core.errors import Invalid
 from sarit.schemas.limits import MAX_SCHEMA_BYTES, MAX_SCHEMA_REFERENCES
 from sarit.schemas.protobuf_checks import check_file, check_names, default_json_name
 from sarit.schemas.protobuf_forms import message_names, printed
+from sarit.schemas.protobuf_known_files import known_source
 from sarit.schemas.protobuf_names import Names, defined_names
 from sarit.schemas.protobuf_options import OptionWriter
 from sarit.schemas.protobuf_parser import parse_source
@@ -49,8 +50,9 @@ _BASE64: Final = re.compile(r"\s*(?:[A-Za-z0-9+/]\s*)+(?:=\s*){0,2}")
 def parse_protobuf(text: str, references: Mapping[str, str] | None = None) -> ProtobufSchema:
     """Return the schema of a text: .proto source, or a FileDescriptorProto in base64.
 
-    `references`: path of import -> text of each file that others import, in either form.  `google/protobuf/*.proto`
-    need none.  Raises Invalid for what protoc does not compile, for imports that are not given, and beyond the bounds.
+    `references`: path of import -> text of each file that others import, in either form.  `google/protobuf/*.proto`,
+    `google/type/*.proto` and Confluent's own need none.  Raises Invalid for what protoc does not compile, for imports
+    that are not given, and beyond the bounds.
     """
     given = references or {}
     if len(given) > MAX_SCHEMA_REFERENCES:
@@ -171,6 +173,9 @@ def _imported(name: str, user: str, find: Callable[[str], _Given | None]) -> _Gi
     if known is not None:
         return _Given(known)
     found = find(name)
+    source = known_source(name) if found is None else None
+    if source is not None:
+        found = _read(source, name)
     if found is None:
         raise Invalid(f"{described(user)} imports {shown(name)}, which no reference has as its name")
     found.file.name = name
