@@ -72,8 +72,9 @@ def write(
     "envelope" that is true, or --envelope is given; then it may have an "event_time", and "headers" as a list of
     objects with "name" and "value".  With "envelope": false an event is written as it is.
 
-    With --schema a line is a value as JSON, which the schema encodes; the header of the event names the schema.  With
-    --create a new stream gets the property schema-header, by which readers know.
+    With --schema a line is a value as JSON, which the schema encodes; the header of the event names the schema.  A
+    value is not compared with a JSON Schema.  With --create a new stream gets the property schema-header, by which
+    readers know.
 
     Ends when all events are durable, and prints their number.  Ctrl-C stops reading and writes the lines that were
     read; a second one does not wait for them.  Started with SIGINT ignored, as by nohup or in the background of a
