@@ -6,6 +6,7 @@ once for each id that a reader meets.  Encoding and decoding themselves ask nobo
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
@@ -22,6 +23,7 @@ from sarit.serializers.limits import (
 from sarit.serializers.pravega_registry import PravegaRegistry
 from sarit.serializers.protocols import SchemaNeeded
 from sarit.serializers.registry_client import RegistryClient
+from sarit.serializers.schema import PROTOBUF
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -262,6 +264,10 @@ class StreamDecoder(Generic[T]):
         registry = self._use.registry
         if isinstance(registry, RegistryClient):
             schema = registry.schema_by_id(number)
+            if schema.format == PROTOBUF:
+                # Registries show .proto files, in which the place of a message is not to be found without a parser.
+                with suppress(Invalid):  # an older one has no other format
+                    schema = registry.schema_by_id(number, format="serialized")
             return Written(schema, registry.referenced(schema), CONFLUENT), ""
         found = registry.encoding(self._group, number)
         return Written(found.schema, {}, PRAVEGA, found.type, padded=bool(found.codec)), found.codec

@@ -142,7 +142,8 @@ def _error(url: str, answer: HttpAnswer, *, coded: bool) -> SaritError:
         reported = None
     if isinstance(reported, dict):
         code = reported["error_code"] if isinstance(reported.get("error_code"), int) else code
-        message = reported["message"] if isinstance(reported.get("message"), str) else message
+        texts = (reported.get(name) for name in ("message", "error"))  # of Confluent's API, and of Pravega's
+        message = next((text for text in texts if isinstance(text, str)), message)
     said = f"{_printable(message)} ({code})"
     match answer.status:
         case 401:

@@ -116,6 +116,7 @@ def test_errors_say_what_to_do(registry):
         (403, b'{"error_code": 40301, "message": "no"}', Forbidden, r"no \(40301\); ask its administrator"),
         (404, b"<html>", Invalid, "is it the URL of a schema registry"),
         (404, b'{"error_code": 404, "message": "HTTP 404 Not Found"}', Invalid, "is it the URL of a schema registry"),
+        (400, b'{"error": "no Avro"}', Invalid, "refuses the request: no Avro"),
         (404, b'{"error_code": 40403, "message": "gone"}', NotFound, r"gone \(40403\)"),
         (429, b"", Unavailable, "busy"),
         (500, b'{"error_code": 50001, "message": "store"}', Unavailable, r"fails: store \(50001\); try again later"),

@@ -18,7 +18,7 @@ keys are not read at all.  Events without keys stay with one segment for a while
 unhashed, beside their events until these are acknowledged: when their segment is sealed, they are placed again by key.
 
 *Values.*  With a serializer, `write` encodes each value at once, so that a value that does not fit is an error there.
-Without one the same two attributes say that bytes are written as they are, so that an event costs nothing more.
+Such a writer has another `write` as an attribute of its own, so that events of the others cost nothing more.
 """
 
 from __future__ import annotations
@@ -71,6 +71,7 @@ class EventWriter(Generic[W]):
     """
 
     __slots__ = (
+        "__dict__",
         "_barriers",
         "_closed",
         "_dispatch_due",
@@ -88,7 +89,6 @@ class EventWriter(Generic[W]):
         "_on_dispatched",
         "_opening",
         "_partitioner",
-        "_plain",
         "_put_both",
         "_session",
         "_wake",
@@ -113,10 +113,10 @@ class EventWriter(Generic[W]):
         self._name = name
         self._noted = False
         self._session = session
-        # What is of this type is written as it is; all else goes through `_encode`.
-        self._plain: type | None = bytes if encoding is None else None
-        self._encode: Callable[[Any], bytes] = as_event if encoding is None else partial(_refuse_unopened, stream)
         self._encoding = encoding
+        if encoding is not None:
+            self._encode: Callable[[W], bytes] = partial(_refuse_unopened, stream)
+            vars(self)["write"] = partial(_write_value, self)
         self._partitioner = Partitioner(session, target or StreamTarget(session, stream), self._progressed, self.fail)
         self.buffer_bytes = buffer_bytes
         self._intake: list[Any] = []
@@ -163,19 +163,18 @@ class EventWriter(Generic[W]):
         Envelope is its routing key, unless `key` is given.  Raises the writer's failure, if it has one; Invalid for
         something that is no event, or does not fit the writer's serializer.
         """
-        encoded: Any = event
-        if encoded.__class__ is not self._plain:
-            if key is None and encoded.__class__ is Envelope:
-                key = encoded.key
-            encoded = self._encode(encoded)
+        if event.__class__ is not bytes:
+            if key is None and event.__class__ is Envelope:
+                key = event.key  # type: ignore[attr-defined]
+            event = as_event(event)  # type: ignore[assignment]
         if key is None:
-            self._intake.append(encoded)  # written like this, the interpreter does it without a call
+            self._intake.append(event)  # written like this, the interpreter does it without a call
         elif key.__class__ is str:
             # In one call: a dispatch on the thread of the loop cannot come between key and event.
-            self._put_both((key, encoded))
+            self._put_both((key, event))
         else:
-            self._put_both((as_key(key), encoded))
-        self._intake_free_bytes = free = self._intake_free_bytes - len(encoded) - EVENT_HEADER_BYTES
+            self._put_both((as_key(key), event))
+        self._intake_free_bytes = free = self._intake_free_bytes - len(event) - EVENT_HEADER_BYTES  # type: ignore[arg-type]
         if free < 0 or self._idle:
             self._intake_changed()
 
@@ -471,6 +470,11 @@ class EventWriter(Generic[W]):
             # The caller may have cancelled it.
             if not future.done():
                 future.set_result(None)
+
+
+def _write_value(writer: EventWriter[W], value: W, key: str | None = None) -> None:
+    """Write one value, as `write` does: the `write` of a writer with a serializer."""
+    EventWriter.write(writer, writer._encode(value), key)  # type: ignore[misc]
 
 
 def _refuse_unopened(stream: StreamName, _: object) -> bytes:
