@@ -48,6 +48,8 @@ MAX_COMPARISON_SECONDS: Final = 10.0  # for comparing one schema with the versio
 # The largest body of a request: a schema of 1 MiB, each of its characters written as an escape of six.  Less than the
 # HTTP port takes (`admin/limits.py`), so that the answer has the form that the client knows.
 MAX_REGISTRY_BODY_BYTES: Final = 7 * MIB
+# The bodies of all requests under way.
+MAX_REGISTRY_BODIES_BYTES: Final = 64 * MIB
 # From a request to its answer; less than the HTTP port grants, for the same reason.
 REGISTRY_ANSWER_SECONDS: Final = 20.0
 # How many characters of a path the log shows.

@@ -29,10 +29,11 @@ class Statistics:
     """Counts of one process.
 
     `now`: returns monotonic seconds.  `requests`: by face, call and status.  `seconds`: from a request to its answer,
-    by face and call.  `registrations`: by outcome."""
+    by face and call.  `registrations`: by outcome.  `body_bytes`: of the bodies of requests under way."""
 
     now: Callable[[], float]
     requests: Counter[tuple[str, str, int]] = field(default_factory=Counter)
+    body_bytes: int = 0
     registrations: Counter[str] = field(default_factory=Counter)
     seconds: dict[tuple[str, str], Histogram] = field(default_factory=dict)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import parse_qsl, quote, unquote_to_bytes
 
@@ -22,7 +22,12 @@ from starlette.routing import BaseRoute, Match, NoMatchFound
 from sarit.core.bounded_json import read_json
 from sarit.core.errors import Invalid, SaritError, Unauthenticated
 from sarit.core.texts import cut_text
-from sarit.registry.limits import MAX_LOGGED_PATH_CHARS, MAX_REGISTRY_BODY_BYTES, REGISTRY_ANSWER_SECONDS
+from sarit.registry.limits import (
+    MAX_LOGGED_PATH_CHARS,
+    MAX_REGISTRY_BODIES_BYTES,
+    MAX_REGISTRY_BODY_BYTES,
+    REGISTRY_ANSWER_SECONDS,
+)
 from sarit.security.login import CHALLENGE
 
 if TYPE_CHECKING:
@@ -40,6 +45,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("sarit.registry")
 
 _RETRY: Final = {"Retry-After": "1"}
+_LATER: Final = {**_RETRY, "Connection": "close"}  # the rest of the body is not read
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,9 +258,14 @@ class _FaceRoute(BaseRoute):
             call, caller, "?" if client is None else f"{client.host}:{client.port}",
             {name: _decoded(raw) for name, raw in names.items()},
             _read_query(call, request.scope.get("query_string", b"")),
-            await _read_body(request, self._face.media_types) if call.body else None,
         )  # fmt: skip
-        return await handler(asked)
+        if not call.body:
+            return await handler(asked)
+        held = _Held(self._statistics)
+        try:
+            return await handler(replace(asked, body=await _read_body(request, self._face.media_types, held)))
+        finally:
+            held.release()
 
     def _media_type(self, request: Request) -> str:
         accepted = request.headers.get("accept", "")
@@ -295,7 +306,26 @@ def _read_query(call: Call, raw: bytes) -> dict[str, str]:
     return found
 
 
-async def _read_body(request: Request, media_types: tuple[str, ...]) -> Any:
+class _Held:
+    """The bytes of one request's body, which count until it is answered."""
+
+    def __init__(self, statistics: Statistics) -> None:
+        self._statistics = statistics
+        self._size = 0
+
+    def take(self, size: int) -> None:
+        """Count so many more.  Raises _Refused: the requests under way have MAX_REGISTRY_BODIES_BYTES."""
+        if self._statistics.body_bytes + size > MAX_REGISTRY_BODIES_BYTES:
+            raise _Refused(503, "the bodies of the requests under way are too large together: try again", _LATER)
+        self._statistics.body_bytes += size
+        self._size += size
+
+    def release(self) -> None:
+        """End the count of this body: the request is answered."""
+        self._statistics.body_bytes -= self._size
+
+
+async def _read_body(request: Request, media_types: tuple[str, ...], held: _Held) -> Any:
     # A page of another site can have a browser send other types without asking, and no type at all.
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in media_types:
@@ -307,6 +337,7 @@ async def _read_body(request: Request, media_types: tuple[str, ...]) -> Any:
         raise too_large
     raw = bytearray()
     async for piece in request.stream():
+        held.take(len(piece))
         raw += piece
         if len(raw) > MAX_REGISTRY_BODY_BYTES:
             raise too_large

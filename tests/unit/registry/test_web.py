@@ -177,6 +177,20 @@ def test_bodies_are_bounded(monkeypatch) -> None:
     assert (answer.status_code, answer.json()[1]) == (413, "a body has at most 10 bytes")
 
 
+def test_bodies_of_all_requests_are_bounded_together(monkeypatch) -> None:
+    monkeypatch.setattr(web, "MAX_REGISTRY_BODIES_BYTES", 100)
+    counted = Statistics(lambda: 0.0)
+    http = client(statistics=counted)
+    counted.body_bytes = 95  # of other requests
+    answer = http.post("/things/x", content=b'"12345"', headers={"Content-Type": "application/json"})
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+    counted.body_bytes = 93
+    for content, status in ((b'"12345"', 200), (b'"1234', 400)):
+        answer = http.post("/things/x", content=content, headers={"Content-Type": "application/json"})
+        assert answer.status_code == status
+        assert counted.body_bytes == 93
+
+
 def test_methods() -> None:
     assert client().head("/things").status_code == 200
     answer = client().put("/things/x")

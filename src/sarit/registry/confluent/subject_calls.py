@@ -15,9 +15,14 @@ from sarit.registry.confluent.bodies import (
     show_schema,
     show_version,
 )
-from sarit.registry.confluent.errors import BAD_SCHEMA, Refused
+from sarit.registry.confluent.errors import BAD_SCHEMA, NOT_PERMITTED, Refused
 from sarit.registry.confluent.formats import form_of, text_of
-from sarit.registry.confluent.limits import LISTED_GROUPS_PAGE, MAX_LISTED_NAMES, MAX_LISTED_SCHEMAS
+from sarit.registry.confluent.limits import (
+    LISTED_GROUPS_PAGE,
+    MAX_LISTED_NAMES,
+    MAX_LISTED_SCHEMA_CHARS,
+    MAX_LISTED_SCHEMAS,
+)
 from sarit.registry.confluent.subjects import (
     context_of,
     parse_prefix,
@@ -197,10 +202,14 @@ class SubjectCalls:
             places += [(name, version) for version in (versions[-1:] if latest else versions)]
             if len(places) >= page.stop:
                 break
-        shown = []
+        shown, size = [], 0
         for name, version in places[page]:
             found = await self._registry.version(name, version.number, deleted=deleted)
             shown.append(show_version(found))
+            size += len(found.schema.text)
+            if size > MAX_LISTED_SCHEMA_CHARS:
+                most = f"These schemas have more than {MAX_LISTED_SCHEMA_CHARS} characters"
+                raise Refused(NOT_PERMITTED, f"{most}: ask for fewer of them with limit and offset")
         return json_answer(shown)
 
     # -- compatibility ------------------------------------------------------------------------------

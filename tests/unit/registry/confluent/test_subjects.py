@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from sarit.registry.confluent import subject_calls
 from sarit.registry.values import GroupName
 from sarit.schemas.compatibility import Policy, PolicyName
 from tests.unit.registry.confluent.asking import INT, STRING, Asking, asking
@@ -324,6 +325,16 @@ async def test_schemas_are_listed(ask: Asking) -> None:
     await ask.ok("DELETE", "/subjects/s/versions/1")
     assert len(await ask.get("/schemas")) == 2
     assert [each.get("deleted") for each in await ask.get("/schemas?deleted=true")] == [True, None, None]
+
+
+@asking
+async def test_a_list_of_schemas_is_bounded(ask: Asking, monkeypatch) -> None:
+    for subject in ("a", "b"):
+        await ask.register(subject, RECORD)
+    size = len((await ask.get("/subjects/a/versions/1"))["schema"])
+    monkeypatch.setattr(subject_calls, "MAX_LISTED_SCHEMA_CHARS", 2 * size - 1)
+    assert await ask.error("GET", "/schemas") == 42205
+    assert len(await ask.get("/schemas?limit=1")) == 1
 
 
 @asking
