@@ -16,9 +16,14 @@ DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 CHART = DEPLOY / "helm" / "sarit"
 CLUSTER = {
     "mode": "cluster",
-    "cluster": {"zookeeper": "zookeeper://zk:2181/first", "log": "bookkeeper://zk:2181/ledgers", "storage": "s3://b/p"},
+    "cluster": {
+        "zookeeper": "zookeeper://zk:2181/first",
+        "log": "bookkeeper://zk:2181/ledgers",
+        "storage": "s3://bucket/p",
+    },
 }
 EVERYTHING = {
+    "registry": True,
     "s3": {"existingSecret": "keys", "region": "eu-1", "endpoint": "http://s3:9000"},
     "metrics": {"serviceMonitor": {"enabled": True}, "prometheusRule": {"enabled": True}},
     "image": {"digest": "sha256:" + "a" * 64, "pullSecrets": [{"name": "registry"}]},
@@ -178,7 +183,8 @@ def test_pods_are_reached_by_each_other_by_clients_and_by_who_scrapes_alone(name
     assert policy["policyTypes"] == ["Ingress"]
     ours, clients, *scrapers = policy["ingress"]
     assert ours == {"from": [{"podSelector": policy["podSelector"]}]}
-    assert {port["port"] for port in clients["ports"]} == ports == {"grpc", "wire", "http"}
+    expected = {"grpc", "wire", "http"} | ({"registry"} if "registry" in VALUES[name] else set())
+    assert {port["port"] for port in clients["ports"]} == ports == expected
     wanted = VALUES[name].get("networkPolicy", {"clients": [{"podSelector": {}}]})
     assert clients["from"] == wanted["clients"]
     assert [each["from"] for each in scrapers] == ([wanted["monitoring"]] if "monitoring" in wanted else [])
