@@ -144,3 +144,23 @@ def test_caller_who_is_not_known_is_not_answered(error, status) -> None:
         answer = peer.ask("GET", "/groups")
     assert answer.status_code == status
     assert ("WWW-Authenticate" in answer.headers) == (status == 401)
+
+
+def test_audit_log_notes_who_did_what_from_where(rules) -> None:
+    class Notes:
+        def __init__(self) -> None:
+            self.found: list[dict] = []
+
+        def note(self, **what: object) -> None:
+            self.found.append(what)
+
+    notes = Notes()
+    with Peer(Guard(rules.of, notes), somebody) as peer:
+        peer.create("g")
+        rules.permission = Permission.READ
+        peer.send("DELETE", "/groups/g", status=403)
+    created, refused = notes.found
+    assert (created["who"], created["what"], created["allowed"]) == ("ann", "registry: create", True)
+    assert (refused["what"], refused["allowed"]) == ("registry: delete", False)
+    assert refused["resource"] == "prn::/namespace:/group:g"
+    assert refused["peer"].startswith("testclient:")

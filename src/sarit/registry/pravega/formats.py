@@ -18,11 +18,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sarit.core.errors import Invalid
 from sarit.registry.errors import BadSchema
+from sarit.registry.pravega.descriptor_sets import imports_others, message_in
 from sarit.registry.pravega.fields import shown
-from sarit.registry.values import NewSchema
+from sarit.registry.values import PROTOBUF_FORMAT, NewSchema
 from sarit.schemas.avro_definition import parse_avro
 from sarit.schemas.avro_forms import whole_text
 from sarit.schemas.definitions import Kind
+from sarit.schemas.protobuf_definition import parse_descriptor_set, parse_protobuf
+from sarit.schemas.protobuf_forms import descriptor_set, normal_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -127,13 +130,18 @@ def _avro_name(kind: AvroType) -> str:
 
 def _protobuf_schema(data: bytes, given: str) -> NewSchema:
     """Return the schema of a FileDescriptorSet, and of the message in it that a SchemaInfo means."""
-    raise BadSchema("schemas of Protobuf are not supported yet")
+    message = message_in(data, given)
+    if imports_others(data):
+        return NewSchema(Kind.OPAQUE, base64.b64encode(data).decode(), type=message, format_name=PROTOBUF_FORMAT)
+    return NewSchema(Kind.PROTOBUF, normal_text(parse_descriptor_set(data, message)), type=message)
 
 
 def schema_data(schema: Schema, references: Mapping[str, str]) -> bytes:
     """Return a schema as Pravega's serializers need it.  `references`: name -> text, of all that it uses."""
     if schema.kind is Kind.OPAQUE:
         return base64.b64decode(schema.text)
+    if schema.kind is Kind.PROTOBUF:
+        return descriptor_set(parse_protobuf(schema.text, references))
     if schema.kind is Kind.AVRO and references:
         return whole_text(parse_avro(schema.text, references)).encode()
     return schema.text.encode()

@@ -72,7 +72,7 @@ class GroupCalls:
     async def _create_group(self, asked: Asked) -> Answer:
         fields = Fields(asked.body)
         name = check_group(GroupName(namespace_of(asked), fields.text("groupName")))
-        self._guard.check(asked.caller, Operation.CREATE, name)
+        self._guard.check(asked.caller, Operation.CREATE, name, asked.peer)
         properties = fields.object("groupProperties")
         kind, format_name = read_format(properties.object("serializationFormat"))
         policy = read_policy(properties.object("compatibility"))
@@ -91,7 +91,7 @@ class GroupCalls:
 
     async def _delete_group(self, asked: Asked) -> Answer:
         name = group_of(asked)
-        self._guard.check(asked.caller, Operation.DELETE, name)
+        self._guard.check(asked.caller, Operation.DELETE, name, asked.peer)
         with contextlib.suppress(NotThere):  # as in Pravega: that is the outcome that was wanted
             await self._registry.delete_group(name)
         return Answer(status=204)
@@ -121,7 +121,7 @@ class GroupCalls:
 
     async def _add_codec(self, asked: Asked) -> Answer:
         name = group_of(asked)
-        self._guard.check(asked.caller, Operation.ADD_CODEC, name)
+        self._guard.check(asked.caller, Operation.ADD_CODEC, name, asked.peer)
         fields = Fields(asked.body)
         codec, properties = fields.text("name"), fields.properties("properties")
         await self._registry.encodings.add_codec(name, codec, properties)
@@ -129,7 +129,7 @@ class GroupCalls:
 
     async def _group(self, asked: Asked, operation: Operation) -> Group:
         name = group_of(asked)
-        self._guard.check(asked.caller, operation, name)
+        self._guard.check(asked.caller, operation, name, asked.peer)
         return await live_group(self._registry, name)
 
 

@@ -223,7 +223,7 @@ class SchemaCalls:
 
     def _name(self, asked: Asked, operation: Operation) -> GroupName:
         name = group_of(asked)
-        self._guard.check(asked.caller, operation, name)
+        self._guard.check(asked.caller, operation, name, asked.peer)
         return name
 
 
