@@ -167,6 +167,16 @@ def test_json_and_envelopes_are_decoded_behind_their_headers(spark, node, client
     ]  # fmt: skip
 
 
+def test_messages_of_protobuf_are_columns(spark, node, client, registry, stream):
+    fields = ("int32 id = 1;", "int32 id = 1; string name = 2;")
+    texts = [f'syntax = "proto3"; message Order {{ {one} }}' for one in fields]
+    one, two = (registry.register(subject_of(stream), Schema(text, "PROTOBUF")) for text in texts)
+    write(client, stream, [confluent_header(one, [0]) + b"\x08\1", confluent_header(two, [0]) + b"\x08\2\x12\1n", b"x"])
+    frame = reading(spark, node, registry, stream, mode="DROPMALFORMED").load()
+    assert frame.columns[:3] == ["id", "name", "scope"]
+    assert rows_of(frame.select("id", "name")) == [(1, ""), (2, "n")]
+
+
 @pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
 @pytest.mark.parametrize("form", ["avro", "json"])
 def test_rows_that_a_sink_writes_come_back(spark, node, client, registry, stream, form, guarantee):

@@ -12,7 +12,6 @@ from sarit.spark import versions
 from sarit.spark.client import first_event
 from sarit.spark.formats.columns import Projection, read_schema
 from sarit.spark.formats.options import parse_formats
-from sarit.spark.registry.resolution import registration, resolve_read
 from sarit.spark.sink import at_least_once, exactly_once
 from sarit.spark.sink.columns import RowsToEvents
 from sarit.spark.sink.options import parse_write
@@ -113,14 +112,21 @@ class SaritSource(DataSource):
 
     def _rows(self, schema: StructType, options: WriteOptions) -> RowsToEvents:
         formats = parse_formats(self.options)
-        return RowsToEvents(schema, options, formats, registration(options, formats))
+        if formats.registry is None:
+            return RowsToEvents(schema, options, formats)
+        from sarit.spark.registry.resolution import registration
+
+        return RowsToEvents(schema, options, formats, registration(options, formats.registry, formats))
 
     def _formats(self) -> FormatOptions:
         """Return the formats of a read.  A registry is asked once: Spark pickles this object with the columns."""
         if self._resolved is None:
             formats = parse_formats(self.options)
-            read = parse_read(self.options, default_address())
-            self._resolved = formats if formats.registry is None else resolve_read(read, formats)
+            if formats.registry is not None:
+                from sarit.spark.registry.resolution import resolve_read
+
+                formats = resolve_read(parse_read(self.options, default_address()), formats)
+            self._resolved = formats
         return self._resolved
 
     def _first_event(self) -> bytes | None:

@@ -22,6 +22,7 @@ from sarit.serializers.limits import MAX_DECOMPRESSED_EVENT_BYTES
 from sarit.serializers.pravega_registry import PravegaRegistry
 from sarit.serializers.schema import PROTOBUF, Schema
 from sarit.spark.registry.access import REGISTRIES
+from sarit.spark.registry.messages import FileMessages
 from sarit.spark.registry.options import Registered, RegistryTarget
 from sarit.spark.registry.reader import RegisteredReader
 from sarit.spark.registry.writer import RegisteredWriter
@@ -275,6 +276,41 @@ def test_any_bytes_are_rows_or_malformed(registry, payloads):
         assert (number is None) == wrong
         if one is not None:
             assert made.problem(one).endswith("nothing is wrong with it") != wrong
+
+
+BASE = 'syntax = "proto3"; package p; message Home { string city = 1; }'
+PROTO1 = 'syntax = "proto3"; package p; message Other { int32 x = 1; } message Order { int32 id = 1; }'
+PROTO2 = """
+syntax = "proto3"; package p; import "base.proto";
+message Order { int64 id = 1; Home home = 2; optional string name = 3; }
+"""
+
+
+def test_messages_of_all_versions_have_the_columns_of_the_readers(registry):
+    registry.register("base", {"schema": BASE, "schemaType": PROTOBUF})
+    refers = [{"name": "base.proto", "subject": "base", "version": 1}]
+    one = registry.register("proto", {"schema": PROTO1, "schemaType": PROTOBUF})
+    two = registry.register("proto", {"schema": PROTO2, "schemaType": PROTOBUF, "references": refers})
+    references = (("base.proto", BASE),)
+    columns = FileMessages(PROTO2, references).columns()
+    registered = Registered(PROTOBUF, PROTO2, "proto", references=references)
+    made = pickle.loads(pickle.dumps(RegisteredReader(RegistryTarget(registry.url), registered, columns, "UTC")))
+    new = confluent_header(two, [0]) + b"\x08\7\x12\3\x0a\1x\x1a\1n"
+    payloads = [new, confluent_header(one, [1]) + b"\x08\5", confluent_header(two, [0])]
+    wrong = [
+        (confluent_header(one, [0]) + b"\x08\5", "it is a message p.Other, and the query reads p.Order"),
+        (confluent_header(one, [7]) + b"\x08\5", "no message at"),
+        (confluent_header(two), "ends within the message indexes"),
+        (new[:-1], "it is no message p.Order"),
+        (v2(1), "it is AVRO, and the query reads PROTOBUF"),
+    ]
+    (ids, homes, names), bad = read(made, [*payloads, *(payload for payload, _ in wrong)])
+    assert ids == [7, 5, 0, *[None] * len(wrong)]
+    assert homes[:3] == [{"city": "x"}, None, None]
+    assert names[:3] == ["n", None, None]
+    assert bad == [False] * 3 + [True] * len(wrong)
+    for payload, named in wrong:
+        assert named in made.problem(payload)
 
 
 def test_writer_puts_the_header_before_each_payload():

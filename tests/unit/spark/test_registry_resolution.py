@@ -156,9 +156,27 @@ def test_format_that_is_not_the_subjects_is_named(client, registry, query):
     register(registry, V1)
     with pytest.raises(Invalid, match=r"option format is json, and subject s\.t has schemas of AVRO"):
         query(stream="s/t", format="json").schema()
-    register(registry, "message", "proto", "PROTOBUF")
-    with pytest.raises(Invalid, match="subject proto has schemas of PROTOBUF, which the connector does not read"):
-        query(stream="s/t", subject="proto").schema()
+    registry.register("thrift", {"schema": "struct", "schemaType": "THRIFT"})
+    with pytest.raises(Invalid, match="subject thrift has schemas of THRIFT, which are not read"):
+        query(stream="s/t", subject="thrift").schema()
+
+
+def test_columns_of_protobuf_are_those_of_the_first_message(client, registry, query):
+    stream(client)
+    text = 'syntax = "proto3"; message Order { int32 id = 1; repeated string tags = 2; } message Other { int32 x = 1; }'
+    registry.register("s.t", {"schema": text, "schemaType": "PROTOBUF"})
+    source = query(stream="s/t")
+    assert columns(source) == ["id int", "tags array<string>"]
+    projection = pickle.loads(pickle.dumps(source.reader(schema_of("id int"))._projection))
+    events = [b"\0\0\0\0\1\0\x08\7", b"\0\0\0\0\1\0"]
+    found = projection.batch(pa.array(events, pa.binary()), pa.array([0, 8], pa.int64()), PART)
+    assert found.to_pylist() == [{"id": 7}, {"id": 0}]
+    client.stream("s/t").set_properties({"schema-header": "none"})
+    with pytest.raises(Invalid, match="do not say which version"):
+        query(stream="s/t").schema()
+    projection = query(stream="s/t", schemaVersion="1").reader(schema_of("id int"))._projection
+    found = projection.batch(pa.array([b"\x08\7"], pa.binary()), pa.array([0], pa.int64()), PART)
+    assert found.to_pylist() == [{"id": 7}]
 
 
 def test_wanted_columns_are_checked_by_the_schema(client, registry, query):

@@ -1,4 +1,7 @@
-"""Chooses the decoder and the encoder of typed payloads by their format, and converts Spark's types to Arrow's."""
+"""Chooses the decoder and the encoder of typed payloads by their format, and converts Spark's types to Arrow's.
+
+What only a schema registry needs is imported when there is one: every call on Spark's driver imports this.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,11 @@ from sarit.core.errors import Invalid
 from sarit.schemas.avro_reader import AvroReader
 from sarit.schemas.avro_schema import avro_columns, parse_avro_schema
 from sarit.schemas.avro_writer import AvroWriter
-from sarit.schemas.json_columns import json_columns
 from sarit.schemas.json_reader import JsonReader
-from sarit.schemas.json_writer import JsonWriter
 from sarit.spark.formats.arrow import ArrowReader, ArrowWriter, arrow_fields
 from sarit.spark.formats.avro_schema import load_schema, written_schema
 from sarit.spark.formats.options import AVRO, JSON, PROTOBUF
 from sarit.spark.formats.types import arrow_schema, spark_fields
-from sarit.spark.registry.reader import RegisteredReader
-from sarit.spark.registry.writer import RegisteredWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 
     from sarit.schemas.payloads import PayloadReader, PayloadWriter
     from sarit.spark.formats.options import FormatOptions
+    from sarit.spark.registry.options import Registered
 
 
 def payload_reader(formats: FormatOptions, fields: StructType) -> PayloadReader:
@@ -33,9 +33,15 @@ def payload_reader(formats: FormatOptions, fields: StructType) -> PayloadReader:
     schema = arrow_schema(fields)
     registered = formats.registered
     if formats.registry is not None and registered is not None and registered.has_ids:
+        from sarit.spark.registry.reader import RegisteredReader
+
         return RegisteredReader(formats.registry.target, registered, schema, formats.time_zone)
     if formats.format == JSON:
         return JsonReader(schema, formats.time_zone)
+    if registered is not None and formats.format == PROTOBUF:
+        from sarit.spark.registry.messages import FileMessages
+
+        return FileMessages(registered.text, registered.references).reader(schema)
     if formats.format == AVRO:
         return AvroReader(schema, load_schema(formats.avro_schema if registered is None else registered.text))
     return ArrowReader(schema)
@@ -56,11 +62,17 @@ def payload_writer(
     if not formats.format:
         raise Invalid('which format? a write with option schemaRegistry needs .option("format", "avro") or "json"')
     inner = _writer(formats, arrow_schema(fields))
-    return inner if register is None else RegisteredWriter(inner, register(fields))
+    if register is None:
+        return inner
+    from sarit.spark.registry.writer import RegisteredWriter
+
+    return RegisteredWriter(inner, register(fields))
 
 
 def _writer(formats: FormatOptions, schema: pa.Schema) -> PayloadWriter:
     if formats.format == JSON:
+        from sarit.schemas.json_writer import JsonWriter
+
         return JsonWriter(schema)
     if formats.format == AVRO:
         registered = formats.registry is not None
@@ -73,10 +85,21 @@ def _writer(formats: FormatOptions, schema: pa.Schema) -> PayloadWriter:
 def payload_schema(formats: FormatOptions, first_payload: Callable[[], bytes | None]) -> StructType:
     """Return the fields of payloads for a query without `.schema(...)`.  Raises Invalid."""
     if formats.registered is not None:
-        text = formats.registered.text
-        return spark_fields(json_columns(text) if formats.format == JSON else avro_columns(parse_avro_schema(text)))
+        return spark_fields(_registered_columns(formats.registered, formats.format))
     if formats.format == JSON:
         raise Invalid('format json needs the columns to read: .schema("id long, name string")')
     if formats.format == AVRO:
         return spark_fields(avro_columns(load_schema(formats.avro_schema)))
     return arrow_fields(first_payload())
+
+
+def _registered_columns(registered: Registered, form: str) -> pa.Schema:
+    if form == JSON:
+        from sarit.schemas.json_columns import json_columns
+
+        return json_columns(registered.text)
+    if form == PROTOBUF:
+        from sarit.spark.registry.messages import FileMessages
+
+        return FileMessages(registered.text, registered.references).columns()
+    return avro_columns(parse_avro_schema(registered.text))

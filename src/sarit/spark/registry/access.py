@@ -20,7 +20,7 @@ from sarit.serializers.headers import confluent_header, pravega_header
 from sarit.serializers.limits import MAX_AVRO_LEVELS, MAX_CACHED_SCHEMAS
 from sarit.serializers.pravega_registry import PravegaRegistry
 from sarit.serializers.registry_client import Recent, RegistryClient
-from sarit.serializers.schema import AVRO, Schema
+from sarit.serializers.schema import AVRO, PROTOBUF, Schema
 from sarit.spark.limits import SPARK_REGISTRY_RETRY_SECONDS
 from sarit.spark.worker_process import PerProcess
 
@@ -38,13 +38,15 @@ class UnusableSchema(Invalid):
 
 
 class Written(NamedTuple):
-    """The schema of events.  `format`: as registries name it.  `text`: with what it refers to.  `recursive`: an Avro
-    schema has a type that contains itself.  `codec`: of the payloads, "" for none."""
+    """The schema of events.  `format`: as registries name it.  `text`: of Avro with what it refers to.  `recursive`: an
+    Avro schema has a type that contains itself.  `codec`: of the payloads, "" for none.  `references`: of Protobuf, the
+    path of each import and its text."""
 
     format: str
     text: str
     recursive: bool = False
     codec: str = ""
+    references: tuple[tuple[str, str], ...] = ()
 
 
 class SchemaAccess(Protocol):
@@ -99,9 +101,12 @@ class ConfluentSchemas:
         return confluent_header(number) if self._headers else b""
 
     def _whole(self, schema: Schema) -> Written:
-        if schema.format != AVRO:
+        if schema.format not in (AVRO, PROTOBUF):
             return Written(schema.format, schema.text)
-        return _avro(schema.text, {name: one.text for name, one in self._client.referenced(schema).items()})
+        others = {name: one.text for name, one in self._client.referenced(schema).items()}
+        if schema.format == PROTOBUF:
+            return Written(PROTOBUF, schema.text, references=tuple(others.items()))
+        return _avro(schema.text, others)
 
 
 class PravegaSchemas:

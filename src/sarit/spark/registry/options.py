@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Invalid
 from sarit.core.properties import CONFLUENT, KNOWN, NO_HEADER, SCHEMA_HEADER
-from sarit.env.https import check_url
 from sarit.spark.limits import SPARK_WAIT_SECONDS
 from sarit.spark.login import REGISTRY_LOGIN, ca_file_of, credentials_of
 from sarit.spark.options import ALL, READ, WRITE, Given, Option
@@ -99,6 +98,8 @@ def parse_registry(options: Mapping[str, str]) -> RegistryOptions | None:
         if alone:
             raise Invalid(f'option {alone[0]} is for .option("schemaRegistry", "http://HOST:8081"): give both')
         return None
+    from sarit.env.https import check_url
+
     credentials = credentials_of(given.text, names=REGISTRY_LOGIN)
     try:
         check_url(url, plain=credentials is None)
@@ -125,13 +126,14 @@ def _version(given: Given) -> int | None:
 class Registered:
     """The answers of a registry to the driver of a query.
 
-    `format`: AVRO, JSON or PROTOBUF, as registries name them.  `text`: a read's schema, whole.  `header`: of the
-    events.  `subject`: that of the schemas."""
+    `format`: AVRO, JSON or PROTOBUF, as registries name them.  `text`, `references`: a read's schema, as of `Written`.
+    `header`: of the events.  `subject`: that of the schemas."""
 
     format: str
     text: str
     subject: str
     header: str = CONFLUENT
+    references: tuple[tuple[str, str], ...] = ()
 
     @property
     def has_ids(self) -> bool:

@@ -22,8 +22,9 @@ from sarit.serializers.codecs import check_codec, decompressed
 from sarit.serializers.headers import CONFLUENT_MAGIC, PRAVEGA_MAGIC, confluent_id, pravega_id
 from sarit.serializers.limits import HEADER_BYTES, MAX_CACHED_SCHEMAS, MAX_DECOMPRESSED_EVENT_BYTES
 from sarit.serializers.registry_client import Recent
-from sarit.serializers.schema import AVRO, JSON
+from sarit.serializers.schema import AVRO, JSON, PROTOBUF
 from sarit.spark.registry.access import REGISTRIES, UnusableSchema
+from sarit.spark.registry.messages import FileMessages, MessageReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,7 +47,12 @@ class RegisteredReader:
         # Checks the columns before there is any event.
         self._json = JsonReader(wanted, time_zone) if registered.format == JSON else None
         self._schema = parse_avro_schema(registered.text) if registered.format == AVRO else None
-        self._plain = self._json or AvroReader(wanted, self._schema or {})
+        self._messages = FileMessages(registered.text, registered.references) if registered.format == PROTOBUF else None
+        self._plain: PayloadReader
+        if self._messages is not None:
+            self._plain = self._messages.reader(wanted)
+        else:
+            self._plain = self._json or AvroReader(wanted, self._schema or {})
         self._decoders = _decoders()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -116,6 +122,9 @@ class RegisteredReader:
     def _decoder_of(self, written: Written) -> PayloadReader:
         if self._json is not None:
             return self._json
+        if self._messages is not None:
+            messages = FileMessages(written.text, written.references)
+            return MessageReader(self._plain, messages, self._messages.first)
         if written.text == self._registered.text and not written.codec:
             return self._plain
         data, padded = parse_avro_schema(written.text, "the schema"), bool(written.codec)

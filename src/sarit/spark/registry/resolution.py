@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Conflict, Invalid, NotFound
-from sarit.core.properties import CONFLUENT, NO_HEADER, SCHEMA_HEADER
+from sarit.core.properties import CONFLUENT, NO_HEADER, PRAVEGA, SCHEMA_HEADER
 from sarit.schemas.json_columns import json_schema_of
 from sarit.serializers.headers import default_subject
 from sarit.serializers.schema import AVRO, JSON, PROTOBUF, Schema
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from sarit.spark.sink.options import WriteOptions
     from sarit.spark.source.options import ReadOptions
 
-_READ: Final = (AVRO, JSON)
+_READ: Final = (AVRO, JSON, PROTOBUF)
 
 
 def resolve_read(read: ReadOptions, formats: FormatOptions) -> FormatOptions:
@@ -43,12 +43,12 @@ def resolve_read(read: ReadOptions, formats: FormatOptions) -> FormatOptions:
     header = _header_of_streams(read, registry)
     subject = registry.subject or _subject_of_streams(read)
     found = _columns_of(registry, formats, subject, header)
-    if found.format not in _READ:
-        raise Invalid(f"subject {subject} has schemas of {found.format}, which the connector does not read yet")
+    if found.format not in _READ or (found.format == PROTOBUF and header == PRAVEGA):
+        raise Invalid(f"subject {subject} has schemas of {found.format}, which are not read with the header {header}")
     form = found.format.lower()
     if formats.format and formats.format != form:
         raise Invalid(f"option format is {formats.format}, and subject {subject} has schemas of {found.format}")
-    registered = Registered(found.format, found.text, subject, header)
+    registered = Registered(found.format, found.text, subject, header, found.references)
     return replace(formats, format=form, mode=formats.mode or default_mode(form), registered=registered)
 
 
@@ -59,7 +59,7 @@ def _columns_of(registry: RegistryOptions, formats: FormatOptions, subject: str,
         found = REGISTRIES.get((registry.target, header)).version(subject, registry.version)
     except NotFound as error:
         raise NotFound(f"subject {subject} gives no columns: {error}; name another one with option subject") from None
-    if header == NO_HEADER and found.format == AVRO and registry.version is None:
+    if header == NO_HEADER and found.format != JSON and registry.version is None:
         raise Invalid(
             f"events without a header (schema-header {NO_HEADER}) do not say which version they are: name the one that "
             'all of them are with .option("schemaVersion", "1")'
@@ -107,12 +107,10 @@ def _subject_of_streams(read: ReadOptions) -> str:
     return default_subject(read.stream)
 
 
-def registration(write: WriteOptions, formats: FormatOptions) -> Callable[[StructType], bytes] | None:
-    """Return a function that registers the schema of a write's columns and returns the header of its events; None:
-    there is no registry."""
-    if formats.registry is None:
-        return None
-    registry = formats.registry
+def registration(
+    write: WriteOptions, registry: RegistryOptions, formats: FormatOptions
+) -> Callable[[StructType], bytes]:
+    """Return a function that registers the schema of a write's columns and returns the header of its events."""
 
     def register(fields: StructType) -> bytes:
         if write.stream is None:
