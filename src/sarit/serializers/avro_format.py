@@ -14,6 +14,7 @@ from sarit.schemas.avro_forms import whole_text
 from sarit.schemas.avro_shapes import shape_of
 from sarit.serializers.limits import MAX_AVRO_LEVELS
 from sarit.serializers.registration import Registration, registration
+from sarit.serializers.registry_client import RegistryClient
 from sarit.serializers.schema import AVRO, Schema
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from sarit.schemas.avro_types import AvroType
     from sarit.serializers.pravega_registry import PravegaRegistry
     from sarit.serializers.registration import Written
-    from sarit.serializers.registry_client import RegistryClient
 
 T = TypeVar("T")
 
@@ -180,8 +180,10 @@ class AvroDeserializer(Generic[T]):
             raise Invalid("an AvroDeserializer has a schema, or a registry that knows those of the events")
         self.registration = registration(registry, subject)
         self._from_dict = from_dict
-        given = as_schema(schema, AVRO)
-        self._schema = None if given is None else _parsed(given, {})
+        self._given = as_schema(schema, AVRO)
+        if self._given is not None and self._given.references and not isinstance(registry, RegistryClient):
+            raise Invalid("the schema refers to others: give a RegistryClient, which has them")
+        self._schema = _parsed_unless_referring(self._given)
         self._decode = None if registry is not None else self.decoder(None)
 
     def __repr__(self) -> str:
@@ -202,7 +204,7 @@ class AvroDeserializer(Generic[T]):
             if written.schema.format != AVRO:
                 raise Invalid(f"its schema is of the format {written.schema.format}, not {AVRO}")
             parsed, padded = _parsed(written.schema, written.references), written.padded
-            wanted = None if self._schema is None else self._schema.schema
+            wanted = self._wanted()
         schema, read, from_dict = parsed.schema, parsed.read, self._from_dict
 
         def decode(event: bytes, at: int) -> T:
@@ -221,6 +223,14 @@ class AvroDeserializer(Generic[T]):
             return found if from_dict is None else _converted(from_dict, found)
 
         return decode
+
+    def _wanted(self) -> Any:
+        """Return the schema to read as; None: as written.  Asks the registry for what it refers to."""
+        if self._schema is None and self._given is not None:
+            assert self.registration is not None
+            assert isinstance(self.registration.registry, RegistryClient)
+            self._schema = _parsed(self._given, self.registration.registry.referenced(self._given))
+        return None if self._schema is None else self._schema.schema
 
 
 def as_schema(given: str | Mapping[str, Any] | bool | Schema | None, format: str) -> Schema | None:

@@ -204,6 +204,10 @@ def test_schema_with_references(fake):
     assert decoded(AvroDeserializer(registry=registry), bound_encoder(serializer, STREAM, {})(row)) == row
     with pytest.raises(Invalid, match="give the serializer to a writer"):
         serializer.serialize(row)
+    event = bound_encoder(serializer, STREAM, {})(row)
+    assert decoded(AvroDeserializer(schema, registry=registry), event) == row
+    with pytest.raises(Invalid, match="refers to others: give a RegistryClient"):
+        AvroDeserializer(schema)
 
 
 def test_options_of_the_registry(fake):
