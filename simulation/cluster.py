@@ -134,7 +134,7 @@ class Cluster:
         process = self.machine.start()
         self.starts += 1
         starting = process.spawn(self._serve(process), f"node {self.starts}")
-        await self._ended(process, starting)
+        await self.ended_or_dead(process, starting)
         if process.dead:
             return False
         error = starting.exception()
@@ -154,7 +154,7 @@ class Cluster:
         process = self.machine.start()
         self.starts += 1
         starting = process.spawn(self._serve(process), f"node {self.starts}")
-        await self._ended(process, starting)
+        await self.ended_or_dead(process, starting)
         if not process.dead:
             complaint = taken.complaint(starting.exception())
             if complaint is not None:
@@ -203,7 +203,7 @@ class Cluster:
             process.spawn(change_quotas(node.store, self.rng(f"quotas {process.number}")), "quotas")
         self.node = node
 
-    async def _ended(self, process: Process, task: asyncio.Task[Any]) -> None:
+    async def ended_or_dead(self, process: Process, task: asyncio.Task[Any]) -> None:
         """Wait for a task of a process, or for the death of the process: the clean-up of a dead one may never end."""
         death = asyncio.get_running_loop().create_future()
         process.on_death(lambda: None if death.done() else death.set_result(None))
@@ -246,7 +246,7 @@ class Cluster:
         if process is None or node is None:
             return
         stopping = process.spawn(node.stop(), "stop")
-        await self._ended(process, stopping)
+        await self.ended_or_dead(process, stopping)
         if not process.dead and (error := stopping.exception()) is not None:
             self.failures.append(f"{type(error).__name__}: the node cannot stop: {error}")
         self.end(power=False)

@@ -185,7 +185,7 @@ class Fleet(Cluster):
         store.machine.disk_latency = self._disk_delay
         self.starts += 1
         starting = process.spawn(self._run_store(store, process), f"store {store.name} {process.number}")
-        await self._ended(process, starting)
+        await self.ended_or_dead(process, starting)
         if not process.dead and (error := starting.exception()) is not None:
             if not isinstance(error, Unavailable):  # then ZooKeeper is away
                 self.failures.append(f"{type(error).__name__}: the store {store.name} cannot start: {error}")
@@ -322,7 +322,7 @@ class Fleet(Cluster):
             await connected.close()
 
         stopping = process.spawn(stop(), f"stop {one.machine.address}")
-        await self._ended(process, stopping)
+        await self.ended_or_dead(process, stopping)
         if not process.dead and (error := stopping.exception()) is not None:
             self.failures.append(f"{type(error).__name__}: the controller {one.machine.address} cannot stop: {error}")
 
@@ -339,7 +339,7 @@ class Fleet(Cluster):
             await connected.close()
 
         stopping = process.spawn(stop(), f"stop {store.name}")
-        await self._ended(process, stopping)
+        await self.ended_or_dead(process, stopping)
         if not process.dead and (error := stopping.exception()) is not None:
             self.failures.append(f"{type(error).__name__}: the store {store.name} cannot stop: {error}")
 

@@ -125,6 +125,8 @@ class Options:
     backups: bool = False
     # A scope, a stream and a table are deleted and made again.
     recreations: bool = False
+    # Users of the schema registry.
+    schema_users: int = 0
     earlier_versions: bool = False
     # Of several stores, their log on so many bookies, and coordination by ZooKeeper; 0: both are shared parts.
     bookies: int = 0
@@ -270,6 +272,7 @@ def _beside(seed: int) -> dict[str, Any]:
     return {
         "backups": random.Random(f"{seed}/backups").random() < _BACKED_UP,
         "recreations": random.Random(f"{seed}/recreations").random() < _RECREATED,
+        "schema_users": random.Random(f"{seed}/schemas").choice((0, 0, 0, 1, 3)),
     }
 
 
@@ -338,7 +341,7 @@ def _ownership_alone(options: Options) -> Options:
         transaction_writers=0, truncations=False, crash_points=0.0, large_events=0,
         stream_writers=0, stream_transactions=0, scaling_rate=0, retention="", event_time_writers=0,
         synchronizer_users=0, table_users=0, byte_streams=False, group_readers=0,
-        recreations=False,
+        recreations=False, schema_users=0,
     )  # fmt: skip
 
 
@@ -377,5 +380,5 @@ def _log_alone(options: Options) -> Options:
         transaction_writers=0, truncations=False, large_events=0,
         stream_writers=0, stream_transactions=0, scaling_rate=0, retention="", event_time_writers=0,
         synchronizer_users=0, table_users=0, byte_streams=False, group_readers=0,
-        recreations=False,
+        recreations=False, schema_users=0,
     )  # fmt: skip

@@ -36,6 +36,7 @@ from simulation.actors.readers import TailReader, Truncator, scan
 from simulation.actors.recreations import Recreations
 from simulation.actors.registers import Registers
 from simulation.actors.retention import RetentionActors
+from simulation.actors.schemas import SchemaUsers
 from simulation.actors.streams import Streams
 from simulation.actors.synchronizers import SynchronizerActors
 from simulation.actors.table_users import TableUsers
@@ -130,6 +131,7 @@ class Run:
         self.byte_users = ByteUsers(self.cluster)
         self.backups = Backups(self.cluster)
         self.recreations = Recreations(self.cluster)
+        self.schema_users = SchemaUsers(self.cluster)
         self.nemesis = Nemesis(self.cluster)
         self.writers: list[WireWriter] = []
         self._context = contextvars.copy_context()
@@ -212,7 +214,7 @@ class Run:
         work += (
             self.registers.start() + self.transactions.start() + self.synchronizers.start() + self.table_users.start()
         )
-        work += self.recreations.start()
+        work += self.recreations.start() + self.schema_users.start()
         for part in (
             self.locators, self.streams, self.retention, self.event_time, self.byte_users, self.reader_group
         ):  # fmt: skip
@@ -233,7 +235,9 @@ class Run:
 
     def _done(self, work: list[asyncio.Task[Any]]) -> int:
         """A number that grows with progress."""
-        calls = sum(len(part.calls) for part in (self.registers, self.synchronizers, self.table_users))
+        calls = sum(
+            len(part.calls) for part in (self.registers, self.synchronizers, self.table_users, self.schema_users)
+        )
         calls += self.recreations.scans
         events = (
             self.history.acked_events
@@ -262,6 +266,7 @@ class Run:
             await self.streams.scan(name)
             await self.synchronizers.read_again(name)
             await self.table_users.read_again(name)
+            await self.schema_users.read_again(name)
             await self.byte_users.read_again(name)
 
     async def _restart_and_read(self, name: str) -> None:
@@ -319,7 +324,9 @@ class Run:
             yield f"stream: {violation}"
         for violation in self.byte_users.check():
             yield f"bytes: {violation}"
-        for part in (self.retention, self.event_time, self.synchronizers, self.table_users, self.reader_group):
+        for part in (
+            self.retention, self.event_time, self.synchronizers, self.table_users, self.reader_group, self.schema_users
+        ):  # fmt: skip
             yield from part.check()
         yield from self.recreations.check()
 

@@ -21,6 +21,7 @@ from simulation.mutants import (
     logs,
     ownership,
     quotas,
+    schemas,
     segments,
     sessions,
     stores,
@@ -32,5 +33,5 @@ MUTANTS: Final[dict[str, Mutant]] = registered()
 
 __all__ = [
     "MUTANTS", "Mutant", "appends", "backups", "clients", "controllers", "coordination", "damage", "groups", "jobs",
-    "ledger_ends", "ledgers", "logs", "ownership", "quotas", "segments", "sessions", "stores", "tiering",
+    "ledger_ends", "ledgers", "logs", "ownership", "quotas", "schemas", "segments", "sessions", "stores", "tiering",
 ]  # fmt: skip
