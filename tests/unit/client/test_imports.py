@@ -27,4 +27,5 @@ def test_import_loads_the_package_alone_and_its_names_no_extra():
     tops = {name.partition(".")[0] for name in with_names}
     # Extensions of these packages are modules of their own, with an underscore.
     assert {name for name in tops - sys.stdlib_module_names if name[0] != "_"} == {"sarit"} | CLIENT
-    assert not {"sarit.admin", "sarit.cli", "sarit.controller", "sarit.log", "sarit.process"} & set(with_names)
+    packages = {"admin", "cli", "controller", "log", "process", "serializers"}
+    assert not {f"sarit.{name}" for name in packages} & set(with_names)

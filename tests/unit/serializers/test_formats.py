@@ -364,6 +364,22 @@ def test_any_bytes_are_decoded_or_refused(payload):
             assert len(str(error)) < 500  # noqa: PT017
 
 
+@settings(deadline=None)
+@given(st.sampled_from([0, 1, 2]), st.integers(0, 3), st.binary(max_size=30))
+def test_any_event_is_decoded_or_refused(url, magic, number, rest):
+    event = bytes([magic, 0, 0, 0, number]) + rest
+    deserializers = [
+        AvroDeserializer(registry=RegistryClient(url)),
+        JsonDeserializer(registry=PravegaRegistry(url), subject="json"),
+        ProtobufDeserializer(controller_pb2.ScopeInfo, registry=RegistryClient(url)),
+    ]
+    for deserializer in deserializers:
+        try:
+            decoded(deserializer, event)
+        except Invalid as error:
+            assert len(str(error)) < 700  # noqa: PT017
+
+
 def test_levels_of_a_recursive_schema_do_not_end_the_process():
     reader = AvroDeserializer(LIST)
     assert reader.deserialize(b"\2\2\0") == {"next": {"next": {"next": None}}}
