@@ -13,6 +13,7 @@ from pyspark.sql import functions as f
 
 import sarit
 from sarit import Envelope
+from sarit.serializers import AvroDeserializer, AvroSerializer
 from sarit.serializers.headers import confluent_header
 from sarit.serializers.pravega_registry import PravegaRegistry
 from sarit.serializers.registry_client import RegistryClient
@@ -165,6 +166,19 @@ def test_json_and_envelopes_are_decoded_behind_their_headers(spark, node, client
     assert rows_of(frame.selectExpr("id", "unix_micros(seen)", "key")) == [
         (1, 1_767_268_800_000_000, "k"), (None, None, "k"), (None, None, "k"),
     ]  # fmt: skip
+
+
+def test_python_and_spark_read_each_other(spark, node, client, registry, stream):
+    with client.writer(stream, serializer=AvroSerializer(json.dumps(V2), registry=registry)) as writer:
+        writer.write({"id": 1, "city": "x"}, key="k")
+    frame = reading(spark, node, registry, stream).load().select("id", "city")
+    assert rows_of(frame) == [(1, "x")]
+    saving(
+        frame.selectExpr("id + 1 id", "city"), node, registry, stream, format="avro", avroSchema=json.dumps(V2)
+    ).save()
+    assert registry.versions(subject_of(stream)) == [1]
+    with client.reader(stream, end="tail", deserializer=AvroDeserializer(registry=registry)) as reader:
+        assert sorted(reader, key=repr) == [{"id": 1, "city": "x"}, {"id": 2, "city": "x"}]
 
 
 def test_messages_of_protobuf_are_columns(spark, node, client, registry, stream):

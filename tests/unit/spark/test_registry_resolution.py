@@ -163,12 +163,17 @@ def test_format_that_is_not_the_subjects_is_named(client, registry, query):
 
 def test_columns_of_protobuf_are_those_of_the_first_message(client, registry, query):
     stream(client)
-    text = 'syntax = "proto3"; message Order { int32 id = 1; repeated string tags = 2; } message Other { int32 x = 1; }'
-    registry.register("s.t", {"schema": text, "schemaType": "PROTOBUF"})
+    tags = 'syntax = "proto3"; message Tags { repeated string of = 1; }'
+    registry.register("tags", {"schema": tags, "schemaType": "PROTOBUF"})
+    text = (
+        'syntax = "proto3"; import "t.proto"; message Order { int32 id = 1; Tags tags = 2; } message M { int32 x = 1; }'
+    )
+    refers = [{"name": "t.proto", "subject": "tags", "version": 1}]
+    assert registry.register("s.t", {"schema": text, "schemaType": "PROTOBUF", "references": refers}) == 2
     source = query(stream="s/t")
-    assert columns(source) == ["id int", "tags array<string>"]
+    assert columns(source) == ["id int", "tags struct<of:array<string>>"]
     projection = pickle.loads(pickle.dumps(source.reader(schema_of("id int"))._projection))
-    events = [b"\0\0\0\0\1\0\x08\7", b"\0\0\0\0\1\0"]
+    events = [b"\0\0\0\0\2\0\x08\7", b"\0\0\0\0\2\0"]
     found = projection.batch(pa.array(events, pa.binary()), pa.array([0, 8], pa.int64()), PART)
     assert found.to_pylist() == [{"id": 7}, {"id": 0}]
     client.stream("s/t").set_properties({"schema-header": "none"})
