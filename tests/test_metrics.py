@@ -8,6 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import sarit
 from sarit.admin.metric_table import METRICS
+from sarit.serializers import RegistryClient, Schema
 from tests.limits import HANG_SECONDS
 from tests.nodes import RunningNode
 
@@ -27,7 +28,8 @@ def scrape(address):
 
 
 def test_scrape_counts_what_was_written_and_read(tmp_path):
-    with RunningNode(tmp_path / "data", "--http-port", "0") as node:
+    with RunningNode(tmp_path / "data", "--http-port", "0", "--registry", "on", "--registry-port", "0") as node:
+        RegistryClient(f"http://{node.registry}").register("a.b", Schema('"string"'))
         with sarit.connect(node.controller) as client:
             before = scrape(node.http)
             client.create_scope("a")
