@@ -33,7 +33,8 @@ def alive(kind: type) -> int:
 
 
 def of_server(objects: list[object]) -> list[object]:
-    return [one for one in objects if type(one).__module__.startswith(SERVER)]
+    # Of a class made in C, `__module__` may be a descriptor.
+    return [one for one in objects if str(type(one).__module__).startswith(SERVER)]
 
 
 async def _one_client(address: str, number: int) -> None:
