@@ -252,8 +252,12 @@ class SubjectCalls:
         return name
 
     async def _new(self, asked: Asked, name: GroupName) -> NewVersion:
-        """Return the schema in the body.  Raises Refused, NotThere (a reference)."""
+        """Return the schema in the body.  Raises Refused, NotThere (a reference), Forbidden (a reference).
+
+        The schema is shown with the texts that it refers to, so its caller must be allowed to read them."""
         new = read_new(asked.body, name.namespace)
+        for group in sorted({each.group for each in new.schema.references}):
+            self._guard.check(asked.caller, Operation.SHOW, GroupName(name.namespace, group), asked.peer)
         references = [await self._resolved(name, each) for each in new.schema.references]
         return replace(new, schema=replace(new.schema, references=tuple(references)))
 

@@ -9,6 +9,7 @@ from sarit.security.permissions import Permission
 from tests.unit.registry.confluent.asking import INT, STRING, Asking, asking
 
 GROUP = "prn::/namespace:/group:"
+VERSIONS = "/subjects/own/versions"
 
 
 @asking
@@ -76,6 +77,28 @@ async def test_callers_learn_nothing_of_schemas_that_they_may_not_read(ask: Aski
     assert await ask.get("/subjects") == ["mine"]
     assert [each["subject"] for each in await ask.get("/schemas")] == ["mine"]
     assert await ask.get("/contexts") == ["."]
+
+
+@asking(rights={f"{GROUP}mine": Permission.READ, f"{GROUP}own": Permission.READ_UPDATE})
+async def test_a_schema_refers_only_to_what_its_caller_may_read(ask: Asking) -> None:
+    ask.user[0] = "root"
+    record = {"type": "record", "name": "R", "fields": [{"name": "secret", "type": "int"}]}
+    for subject in ("mine", "other"):
+        await ask.register(subject, json.dumps(record))
+    ask.user[0] = "ann"
+
+    def referring(subject: str, version: int) -> dict[str, object]:
+        text = {"type": "record", "name": "Own", "fields": [{"name": "r", "type": "R"}]}
+        return {"schema": json.dumps(text), "references": [{"name": "R", "subject": subject, "version": version}]}
+
+    for subject in ("other", "missing"):
+        for version in (1, 2, -1):
+            body = referring(subject, version)
+            for path in (f"{VERSIONS}?format=resolved", "/subjects/own", f"/compatibility{VERSIONS}"):
+                assert await ask.error("POST", path, body) == 40301, (path, subject, version)
+    shown = await ask.ok("POST", f"{VERSIONS}?format=resolved", referring("mine", 1))
+    assert "secret" in shown["schema"]
+    await ask.ok("POST", "/subjects/own", referring("mine", -1))
 
 
 @asking(rights={f"{GROUP}mine": Permission.READ, f"{GROUP}own": Permission.READ_UPDATE})
