@@ -20,7 +20,8 @@ from simulation.required_probes import ENOUGH_SEEDS, MUST_REACH, MUST_REACH_WITH
 ROOT = Path(__file__).parent.parent
 # `make prove` runs 500, and asks that they reach all of MUST_REACH.
 FRESH = 2
-ACKED_EVENTS = 100  # of the two fresh seeds; most have several hundred
+MOST_FRESH = 16  # until the common probes are reached; two of five seeds miss the rarest of them
+ACKED_EVENTS = 100  # of two fresh seeds; most have several hundred
 FRESH_WITH_STORES = 80
 
 
@@ -53,12 +54,15 @@ def test_a_proof_has_to_reach_each_required_probe() -> None:
 
 @pytest.mark.timeout(1500)
 def test_fresh_seeds_have_no_violations() -> None:
-    print(f"seeds {FIRST} to {FIRST + FRESH - 1}: to repeat: SARIT_SEED={FIRST}")
     totals = Totals()
-    for summary in summaries(range(FIRST, FIRST + FRESH), processes=PROCESSES):
-        assert not summary.violations, summary.explanation
-        totals.add(summary)
-    assert totals.acked_events > ACKED_EVENTS
+    for first in range(FIRST, FIRST + MOST_FRESH, FRESH):
+        print(f"seeds {first} to {first + FRESH - 1}: to repeat: SARIT_SEED={first}")
+        for summary in summaries(range(first, first + FRESH), processes=PROCESSES):
+            assert not summary.violations, summary.explanation
+            totals.add(summary)
+        assert totals.acked_events > ACKED_EVENTS
+        if set(totals.probes) >= COMMON:
+            break
     assert set(totals.probes) >= COMMON, f"SARIT_SEED={FIRST}: never reached {sorted(COMMON - set(totals.probes))}"
 
 
