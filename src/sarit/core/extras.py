@@ -17,12 +17,14 @@ from sarit.core.errors import Invalid
 EXTRAS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "arrow": (("numpy", "pyarrow"), ()),
     "cluster": (("kazoo", "slatedb", "hdfs_native"), ("node",)),
+    "lake": (("pyiceberg", "sqlalchemy"), ("registry",)),
     "node": (
         ("argon2", "jwt", "obstore", "prometheus_client", "sortedcontainers", "starlette", "uvicorn", "uvloop"),
         (),
     ),
     "registry": (("fastavro",), ("arrow",)),
     "spark": (("pyspark",), ("arrow",)),
+    "sql": (("duckdb",), ("registry",)),
     "tls": (("cryptography",), ()),
     "traces": (("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"), ()),
 }

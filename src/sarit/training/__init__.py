@@ -1,0 +1,1 @@
+"""Streams for training: shards, epochs and positions of a loader, whatever the framework."""
