@@ -20,11 +20,12 @@ from sarit.schemas.json_columns import json_columns
 from sarit.serializers.headers import confluent_header, pravega_header
 from sarit.serializers.limits import MAX_DECOMPRESSED_EVENT_BYTES
 from sarit.serializers.pravega_registry import PravegaRegistry
+from sarit.serializers.protobuf_messages import FileMessages
+from sarit.serializers.registered_reader import RegisteredReader
 from sarit.serializers.schema import PROTOBUF, Schema
-from sarit.spark.registry.access import REGISTRIES
-from sarit.spark.registry.messages import FileMessages
-from sarit.spark.registry.options import Registered, RegistryTarget
-from sarit.spark.registry.reader import RegisteredReader
+from sarit.serializers.schema_source import WrittenSchema
+from sarit.spark.registry.access import REGISTRIES, TaskSchemas
+from sarit.spark.registry.options import RegistryTarget
 from sarit.spark.registry.writer import RegisteredWriter
 from tests.limits import examples
 from tests.unit.serializers.fake_registry import FakeRegistry, served
@@ -60,9 +61,9 @@ def v2(number):
 
 
 def reader(fake, schema=V2, header="confluent", wait_seconds=60):
-    registered = Registered("AVRO", json.dumps(schema), "s.t", header)
-    target = RegistryTarget(fake.url, wait_seconds=wait_seconds)
-    return pickle.loads(pickle.dumps(RegisteredReader(target, registered, avro_columns(schema), "UTC")))
+    own = WrittenSchema("AVRO", json.dumps(schema))
+    source = TaskSchemas(RegistryTarget(fake.url, wait_seconds=wait_seconds), header)
+    return pickle.loads(pickle.dumps(RegisteredReader(source, own, "s.t", header, avro_columns(schema))))
 
 
 def read(made, payloads, kind=None):
@@ -142,7 +143,7 @@ def test_schema_of_another_format_is_no_datum(registry):
     number = registry.register("x", {"schema": "syntax = 'proto3';", "schemaType": PROTOBUF})
     made = reader(registry)
     assert read(made, [confluent_header(number) + b"x"])[1] == [True]
-    assert made.problem(confluent_header(number)).endswith("it is PROTOBUF, and the query reads AVRO")
+    assert made.problem(confluent_header(number)).endswith("it is PROTOBUF, and AVRO is read")
 
 
 def test_references_are_part_of_the_schema(registry):
@@ -198,9 +199,10 @@ def test_compressed_payloads_may_end_with_zeros(text):
         schema = document if text else Schema(json.dumps(V2))
         client.register("s.t", schema, "Order")
         fake.groups["", "s.t"]["encodings"] += [(0, "application/x-gzip"), (0, "application/x-snappy-framed")]
-        registered = Registered(schema.format, schema.text, "s.t", "pravega")
+        own = WrittenSchema(schema.format, schema.text)
         columns = json_columns(schema.text) if text else avro_columns(V2)
-        made = RegisteredReader(RegistryTarget(fake.url), registered, columns, "UTC")
+        source = TaskSchemas(RegistryTarget(fake.url), "pravega")
+        made = RegisteredReader(source, own, "s.t", "pravega", columns)
         plain = [b'{"id": %d}' % n if text else datum({"id": n, "city": "x"}, V2) for n in range(3)]
         payloads = [pravega_header(1) + gzip.compress(one + bytes(n)) for n, one in enumerate(plain)]
         wrong = [
@@ -293,16 +295,17 @@ def test_messages_of_all_versions_have_the_columns_of_the_readers(registry):
     two = registry.register("proto", {"schema": PROTO2, "schemaType": PROTOBUF, "references": refers})
     references = (("base.proto", BASE),)
     columns = FileMessages(PROTO2, references).columns()
-    registered = Registered(PROTOBUF, PROTO2, "proto", references=references)
-    made = pickle.loads(pickle.dumps(RegisteredReader(RegistryTarget(registry.url), registered, columns, "UTC")))
+    own = WrittenSchema(PROTOBUF, PROTO2, references=references)
+    source = TaskSchemas(RegistryTarget(registry.url), "confluent")
+    made = pickle.loads(pickle.dumps(RegisteredReader(source, own, "proto", "confluent", columns)))
     new = confluent_header(two, [0]) + b"\x08\7\x12\3\x0a\1x\x1a\1n"
     payloads = [new, confluent_header(one, [1]) + b"\x08\5", confluent_header(two, [0])]
     wrong = [
-        (confluent_header(one, [0]) + b"\x08\5", "it is a message p.Other, and the query reads p.Order"),
+        (confluent_header(one, [0]) + b"\x08\5", "it is a message p.Other, and messages p.Order are read"),
         (confluent_header(one, [7]) + b"\x08\5", "no message at"),
         (confluent_header(two), "ends within the message indexes"),
         (new[:-1], "it is no message p.Order"),
-        (v2(1), "it is AVRO, and the query reads PROTOBUF"),
+        (v2(1), "it is AVRO, and PROTOBUF is read"),
     ]
     (ids, homes, names), bad = read(made, [*payloads, *(payload for payload, _ in wrong)])
     assert ids == [7, 5, 0, *[None] * len(wrong)]

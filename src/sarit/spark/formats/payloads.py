@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from sarit.core.errors import Invalid
 from sarit.schemas.avro_reader import AvroReader
-from sarit.schemas.avro_schema import avro_columns, parse_avro_schema
+from sarit.schemas.avro_schema import avro_columns
 from sarit.schemas.avro_writer import AvroWriter
 from sarit.schemas.json_reader import JsonReader
 from sarit.spark.formats.arrow import ArrowReader, ArrowWriter, arrow_fields
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from sarit.schemas.payloads import PayloadReader, PayloadWriter
     from sarit.spark.formats.options import FormatOptions
-    from sarit.spark.registry.options import Registered
 
 
 def payload_reader(formats: FormatOptions, fields: StructType) -> PayloadReader:
@@ -33,17 +32,21 @@ def payload_reader(formats: FormatOptions, fields: StructType) -> PayloadReader:
     schema = arrow_schema(fields)
     registered = formats.registered
     if formats.registry is not None and registered is not None and registered.has_ids:
-        from sarit.spark.registry.reader import RegisteredReader
+        from sarit.serializers.registered_reader import RegisteredReader
+        from sarit.spark.registry.access import TaskSchemas
 
-        return RegisteredReader(formats.registry.target, registered, schema, formats.time_zone)
+        source = TaskSchemas(formats.registry.target, registered.header)
+        return RegisteredReader(
+            source, registered.schema, registered.subject, registered.header, schema, formats.time_zone
+        )
+    if registered is not None:
+        from sarit.serializers.registered_reader import plain_reader
+
+        return plain_reader(registered.schema, schema, formats.time_zone)
     if formats.format == JSON:
         return JsonReader(schema, formats.time_zone)
-    if registered is not None and formats.format == PROTOBUF:
-        from sarit.spark.registry.messages import FileMessages
-
-        return FileMessages(registered.text, registered.references).reader(schema)
     if formats.format == AVRO:
-        return AvroReader(schema, load_schema(formats.avro_schema if registered is None else registered.text))
+        return AvroReader(schema, load_schema(formats.avro_schema))
     return ArrowReader(schema)
 
 
@@ -85,21 +88,11 @@ def _writer(formats: FormatOptions, schema: pa.Schema) -> PayloadWriter:
 def payload_schema(formats: FormatOptions, first_payload: Callable[[], bytes | None]) -> StructType:
     """Return the fields of payloads for a query without `.schema(...)`.  Raises Invalid."""
     if formats.registered is not None:
-        return spark_fields(_registered_columns(formats.registered, formats.format))
+        from sarit.serializers.registered_reader import columns_of_schema
+
+        return spark_fields(columns_of_schema(formats.registered.schema))
     if formats.format == JSON:
         raise Invalid('format json needs the columns to read: .schema("id long, name string")')
     if formats.format == AVRO:
         return spark_fields(avro_columns(load_schema(formats.avro_schema)))
     return arrow_fields(first_payload())
-
-
-def _registered_columns(registered: Registered, form: str) -> pa.Schema:
-    if form == JSON:
-        from sarit.schemas.json_columns import json_columns
-
-        return json_columns(registered.text)
-    if form == PROTOBUF:
-        from sarit.spark.registry.messages import FileMessages
-
-        return FileMessages(registered.text, registered.references).columns()
-    return avro_columns(parse_avro_schema(registered.text))

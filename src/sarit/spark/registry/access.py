@@ -7,158 +7,74 @@ from __future__ import annotations
 
 import json
 import threading
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from sarit.client.core.login import UserPassword
 from sarit.core.errors import Invalid, Unavailable
 from sarit.core.properties import NO_HEADER, PRAVEGA
 from sarit.env.real import RealClock
-from sarit.schemas.avro_definition import parse_avro
-from sarit.schemas.avro_forms import whole_text
-from sarit.schemas.avro_shapes import shape_of
 from sarit.serializers.headers import confluent_header, pravega_header
-from sarit.serializers.limits import MAX_AVRO_LEVELS, MAX_CACHED_SCHEMAS
+from sarit.serializers.http_schemas import ConfluentSchemas, PravegaSchemas
 from sarit.serializers.pravega_registry import PravegaRegistry
-from sarit.serializers.registry_client import Recent, RegistryClient
-from sarit.serializers.schema import AVRO, PROTOBUF, Schema
+from sarit.serializers.registry_client import RegistryClient
+from sarit.serializers.schema import AVRO, Schema
 from sarit.spark.limits import SPARK_REGISTRY_RETRY_SECONDS
 from sarit.spark.worker_process import PerProcess
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from typing import Any
 
+    from sarit.serializers.schema_source import SchemaSource, WrittenSchema
     from sarit.spark.registry.options import RegistryTarget
 
 T = TypeVar("T")
 
 
-class UnusableSchema(Invalid):
-    """A schema that the registry has, and whose data the connector does not decode."""
-
-
-class Written(NamedTuple):
-    """The schema of events.  `format`: as registries name it.  `text`: of Avro with what it refers to.  `recursive`: an
-    Avro schema has a type that contains itself.  `codec`: of the payloads, "" for none.  `references`: of Protobuf, the
-    path of each import and its text."""
-
-    format: str
-    text: str
-    recursive: bool = False
-    codec: str = ""
-    references: tuple[tuple[str, str], ...] = ()
-
-
-class SchemaAccess(Protocol):
-    """The registry of a query, for a driver or a task.
+class QueryRegistry:
+    """The registry of a query, for a driver or a task: asked again, for as long as the query waits for a node, while it
+    does not reply.
 
     Calls block; all raise Unavailable, Unauthenticated, Forbidden, Invalid (the call is wrong); NotFound for what it
     does not have; UnusableSchema."""
 
-    def written(self, subject: str, number: int) -> Written:
-        """Return the schema that the number in an event's header names."""
-
-    def version(self, subject: str, version: int | None) -> Written:
-        """Return a version of a subject; None: the latest one."""
-
-    def add(self, subject: str, schema: Schema) -> bytes:
-        """Add a schema to a subject, unless it has it.  Returns the header of its events.  Raises Conflict."""
-
-    def find(self, subject: str, schema: Schema) -> bytes:
-        """Return the header of events of a schema that a subject has."""
-
-
-class ConfluentSchemas:
-    """A registry with Confluent's API; events without headers have their schemas there, too."""
-
-    def __init__(self, target: RegistryTarget, *, headers: bool) -> None:
-        self._client = RegistryClient(target.url, **_login(target))
-        self._headers = headers
-        self._written = Recent[int, Written](MAX_CACHED_SCHEMAS)
-
-    def written(self, subject: str, number: int) -> Written:  # ids are the whole registry's
-        """Return the schema of an id."""
-        found = self._written.get(number)
-        if found is None:
-            found = self._whole(self._client.schema_by_id(number))
-            self._written.put(number, found)
-        return found
-
-    def version(self, subject: str, version: int | None) -> Written:
-        """Return a version of a subject."""
-        found = self._client.latest(subject) if version is None else self._client.version(subject, version)
-        return self._whole(found.schema)
-
-    def add(self, subject: str, schema: Schema) -> bytes:
-        """Register a schema."""
-        return self._header(self._client.register(subject, schema, normalize=True))
-
-    def find(self, subject: str, schema: Schema) -> bytes:
-        """Look a schema up."""
-        return self._header(self._client.lookup(subject, schema, normalize=True).id)
-
-    def _header(self, number: int) -> bytes:
-        return confluent_header(number) if self._headers else b""
-
-    def _whole(self, schema: Schema) -> Written:
-        if schema.format not in (AVRO, PROTOBUF):
-            return Written(schema.format, schema.text)
-        others = {name: one.text for name, one in self._client.referenced(schema).items()}
-        if schema.format == PROTOBUF:
-            return Written(PROTOBUF, schema.text, references=tuple(others.items()))
-        return _avro(schema.text, others)
-
-
-class PravegaSchemas:
-    """A registry with Pravega's API, whose numbers are those of encodings of a group."""
-
-    def __init__(self, target: RegistryTarget) -> None:
-        self._client = PravegaRegistry(target.url, **_login(target))
-
-    def written(self, subject: str, number: int) -> Written:
-        """Return the schema of an encoding id."""
-        found = self._client.encoding(subject, number)
-        return _alone(found.schema)._replace(codec=found.codec)
-
-    def version(self, subject: str, version: int | None) -> Written:
-        """Return the latest version of a group with schemas of one type."""
-        if version is not None:
-            raise Invalid("option schemaVersion is for registries with Confluent's API: give option avroSchema instead")
-        return _alone(self._client.latest(subject))
-
-    def add(self, subject: str, schema: Schema) -> bytes:
-        """Add a schema to a group, which is created if there is none."""
-        return pravega_header(self._client.register(subject, schema, _type_of(schema)))
-
-    def find(self, subject: str, schema: Schema) -> bytes:
-        """Find a schema of a group."""
-        return pravega_header(self._client.register(subject, schema, _type_of(schema), add=False))
-
-
-class RetriedSchemas:
-    """A registry that is asked again, for as long as the query waits for a node, while it does not reply."""
-
     def __init__(self, target: RegistryTarget, header: str) -> None:
         self._target = target
-        self._inner: SchemaAccess = (
-            PravegaSchemas(target) if header == PRAVEGA else ConfluentSchemas(target, headers=header != NO_HEADER)
-        )
+        self._has_headers = header != NO_HEADER
+        self._client: RegistryClient | PravegaRegistry
+        self._schemas: SchemaSource
+        if header == PRAVEGA:
+            self._client = pravega = PravegaRegistry(target.url, **_login(target))
+            self._schemas = PravegaSchemas(pravega)
+        else:
+            self._client = client = RegistryClient(target.url, **_login(target))
+            self._schemas = ConfluentSchemas(client)
 
-    def written(self, subject: str, number: int) -> Written:
+    def written(self, subject: str, number: int) -> WrittenSchema:
         """Return the schema that the number in an event's header names."""
-        return self._with_retry(lambda: self._inner.written(subject, number))
+        return self._with_retry(lambda: self._schemas.written(subject, number))
 
-    def version(self, subject: str, version: int | None) -> Written:
-        """Return a version of a subject."""
-        return self._with_retry(lambda: self._inner.version(subject, version))
+    def version(self, subject: str, version: int | None) -> WrittenSchema:
+        """Return a version of a subject; None: the latest one."""
+        if version is not None and isinstance(self._client, PravegaRegistry):
+            raise Invalid("option schemaVersion is for registries with Confluent's API: give option avroSchema instead")
+        return self._with_retry(lambda: self._schemas.version(subject, version))
 
-    def add(self, subject: str, schema: Schema) -> bytes:
-        """Add a schema to a subject."""
-        return self._with_retry(lambda: self._inner.add(subject, schema))
+    def header(self, subject: str, schema: Schema, *, add: bool) -> bytes:
+        """Return the header of events of a schema that a subject has.  `add`: it gets the schema, unless it has it.
 
-    def find(self, subject: str, schema: Schema) -> bytes:
-        """Find a schema of a subject."""
-        return self._with_retry(lambda: self._inner.find(subject, schema))
+        Raises Conflict."""
+        return self._with_retry(lambda: self._header(subject, schema, add))
+
+    def _header(self, subject: str, schema: Schema, add: bool) -> bytes:
+        if isinstance(self._client, PravegaRegistry):
+            return pravega_header(self._client.register(subject, schema, _type_of(schema), add=add))
+        if add:
+            number = self._client.register(subject, schema, normalize=True)
+        else:
+            number = self._client.lookup(subject, schema, normalize=True).id
+        return confluent_header(number) if self._has_headers else b""
 
     def _with_retry(self, call: Callable[[], T]) -> T:
         end = RealClock.monotonic() + self._target.wait_seconds
@@ -174,22 +90,20 @@ class RetriedSchemas:
             threading.Event().wait(SPARK_REGISTRY_RETRY_SECONDS)
 
 
-def _alone(schema: Schema) -> Written:
-    return _avro(schema.text, {}) if schema.format == AVRO else Written(schema.format, schema.text)
+@dataclass(frozen=True, slots=True)
+class TaskSchemas:
+    """The schemas of a query's registry, as a value that is pickled to tasks: those of a process share its registry."""
 
+    target: RegistryTarget
+    header: str
 
-def _avro(text: str, references: Mapping[str, str]) -> Written:
-    """Return an Avro schema whose data do no harm.  Raises UnusableSchema for another one."""
-    try:
-        found = parse_avro(text, references)
-    except Invalid as error:
-        raise UnusableSchema(f"its schema cannot be used: {error}") from None
-    shape = shape_of(found.root)
-    if shape.levels > MAX_AVRO_LEVELS:
-        raise UnusableSchema(f"the Avro schema has more than {MAX_AVRO_LEVELS} types within each other")
-    if shape.array_of_nothing:
-        raise UnusableSchema("the Avro schema has an array whose items take no bytes, so that no data bound its length")
-    return Written(AVRO, whole_text(found), shape.recursive)
+    def written(self, subject: str, number: int) -> WrittenSchema:
+        """Return the schema that the number in an event's header names."""
+        return REGISTRIES.get((self.target, self.header)).written(subject, number)
+
+    def version(self, subject: str, version: int | None) -> WrittenSchema:
+        """Return a version of a subject; None: the latest one."""
+        return REGISTRIES.get((self.target, self.header)).version(subject, version)
 
 
 def _login(target: RegistryTarget) -> dict[str, Any]:
@@ -212,6 +126,6 @@ def _type_of(schema: Schema) -> str:
 
 
 # The registries of this process for its tasks and for its work on the driver, by target and header.
-REGISTRIES: Final[PerProcess[tuple[RegistryTarget, str], SchemaAccess]] = PerProcess(
-    lambda key: RetriedSchemas(*key), lambda access: None
+REGISTRIES: Final[PerProcess[tuple[RegistryTarget, str], QueryRegistry]] = PerProcess(
+    lambda key: QueryRegistry(*key), lambda registry: None
 )

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sarit.client.core.login import Credentials
+    from sarit.serializers.schema_source import WrittenSchema
 
 LATEST: Final = "latest"
 
@@ -126,14 +127,21 @@ def _version(given: Given) -> int | None:
 class Registered:
     """The answers of a registry to the driver of a query.
 
-    `format`: AVRO, JSON or PROTOBUF, as registries name them.  `text`, `references`: a read's schema, as of `Written`.
-    `header`: of the events.  `subject`: that of the schemas."""
+    `format`: AVRO, JSON or PROTOBUF, as registries name them.  `text`, `references`: a read's schema, as of
+    `WrittenSchema`.  `header`: of the events.  `subject`: that of the schemas."""
 
     format: str
     text: str
     subject: str
     header: str = CONFLUENT
     references: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def schema(self) -> WrittenSchema:
+        """The schema of a read's columns."""
+        from sarit.serializers.schema_source import WrittenSchema
+
+        return WrittenSchema(self.format, self.text, references=self.references)
 
     @property
     def has_ids(self) -> bool:

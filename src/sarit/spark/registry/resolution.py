@@ -12,11 +12,12 @@ from sarit.core.properties import CONFLUENT, NO_HEADER, PRAVEGA, SCHEMA_HEADER
 from sarit.schemas.json_columns import json_schema_of
 from sarit.serializers.headers import default_subject
 from sarit.serializers.schema import AVRO, JSON, PROTOBUF, Schema
+from sarit.serializers.schema_source import WrittenSchema
 from sarit.spark.client import CLIENTS, connect
 from sarit.spark.formats.avro_schema import load_schema, written_schema
 from sarit.spark.formats.options import default_mode
 from sarit.spark.formats.types import arrow_schema
-from sarit.spark.registry.access import REGISTRIES, Written
+from sarit.spark.registry.access import REGISTRIES
 from sarit.spark.registry.options import Registered
 
 if TYPE_CHECKING:
@@ -52,9 +53,9 @@ def resolve_read(read: ReadOptions, formats: FormatOptions) -> FormatOptions:
     return replace(formats, format=form, mode=formats.mode or default_mode(form), registered=registered)
 
 
-def _columns_of(registry: RegistryOptions, formats: FormatOptions, subject: str, header: str) -> Written:
+def _columns_of(registry: RegistryOptions, formats: FormatOptions, subject: str, header: str) -> WrittenSchema:
     if formats.avro_schema is not None:
-        return Written(AVRO, json.dumps(load_schema(formats.avro_schema)))
+        return WrittenSchema(AVRO, json.dumps(load_schema(formats.avro_schema)))
     try:
         found = REGISTRIES.get((registry.target, header)).version(subject, registry.version)
     except NotFound as error:
@@ -121,7 +122,7 @@ def registration(
             header = _header_of_sink(client, write.stream, write, registry.header)
         access = REGISTRIES.get((registry.target, header))
         try:
-            return access.add(subject, schema) if registry.register else access.find(subject, schema)
+            return access.header(subject, schema, add=registry.register)
         except Conflict as error:
             raise Conflict(f"the columns are no next version of subject {subject}: {error}") from None
         except NotFound as error:

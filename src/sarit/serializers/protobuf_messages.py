@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class FileMessages:
-    """The messages of a file; the first one gives the columns of a read."""
+    """The messages of a file; the first one gives the columns."""
 
     def __init__(self, text: str, references: Sequence[tuple[str, str]]) -> None:
         """`references`: path of import and text.  Raises Invalid: it cannot be parsed."""
@@ -84,5 +84,5 @@ class MessageReader:
         if name is None:
             name = self._names[indexes] = self._written.at(indexes)
         if name != self._message:
-            raise Invalid(f"it is a message {name}, and the query reads {self._message}")
+            raise Invalid(f"it is a message {name}, and messages {self._message} are read")
         return payload[at:]

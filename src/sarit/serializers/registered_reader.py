@@ -15,44 +15,50 @@ import pyarrow.compute as pc
 from sarit.core.errors import Invalid, NotFound
 from sarit.core.properties import PRAVEGA
 from sarit.schemas.avro_reader import AvroReader
-from sarit.schemas.avro_schema import parse_avro_schema
+from sarit.schemas.avro_schema import avro_columns, parse_avro_schema
 from sarit.schemas.json_reader import JsonReader
 from sarit.schemas.payloads import Rows
+from sarit.schemas.schema_text import shown
 from sarit.serializers.codecs import check_codec, decompressed
 from sarit.serializers.headers import CONFLUENT_MAGIC, PRAVEGA_MAGIC, confluent_id, pravega_id
 from sarit.serializers.limits import HEADER_BYTES, MAX_CACHED_SCHEMAS, MAX_DECOMPRESSED_EVENT_BYTES
 from sarit.serializers.registry_client import Recent
 from sarit.serializers.schema import AVRO, JSON, PROTOBUF
-from sarit.spark.registry.access import REGISTRIES, UnusableSchema
-from sarit.spark.registry.messages import FileMessages, MessageReader
+from sarit.serializers.schema_source import UnusableSchema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sarit.schemas.payloads import PayloadReader
-    from sarit.spark.registry.access import Written
-    from sarit.spark.registry.options import Registered, RegistryTarget
+    from sarit.serializers.schema_source import SchemaSource, WrittenSchema
 
 _NO_ID: Final = -1
 
 
 class RegisteredReader:
-    """Decodes some columns of payloads, each by the schema that its header names.  Pickled to tasks."""
+    """Decodes some columns of payloads, each by the schema that its header names.  May be pickled, if its source is."""
 
-    def __init__(self, target: RegistryTarget, registered: Registered, wanted: pa.Schema, time_zone: str) -> None:
-        """`wanted`: some of the columns of the registered schema.  Raises Invalid for others."""
-        self._target = target
-        self._registered = registered
+    def __init__(
+        self,
+        source: SchemaSource,
+        own: WrittenSchema,
+        subject: str,
+        header: str,
+        wanted: pa.Schema,
+        time_zone: str = "UTC",
+    ) -> None:
+        """`own`: the schema that gives the columns.  `wanted`: some of its columns.  `header`: of the events.
+
+        Raises Invalid for other columns."""
+        self._source = source
+        self._own = own
+        self._subject = subject
+        self._header = header
         self._wanted = wanted
         # Checks the columns before there is any event.
-        self._json = JsonReader(wanted, time_zone) if registered.format == JSON else None
-        self._schema = parse_avro_schema(registered.text) if registered.format == AVRO else None
-        self._messages = FileMessages(registered.text, registered.references) if registered.format == PROTOBUF else None
-        self._plain: PayloadReader
-        if self._messages is not None:
-            self._plain = self._messages.reader(wanted)
-        else:
-            self._plain = self._json or AvroReader(wanted, self._schema or {})
+        self._plain = plain_reader(own, wanted, time_zone)
+        self._schema = parse_avro_schema(own.text) if own.format == AVRO else None
+        self._message = _first_message(own) if own.format == PROTOBUF else ""
         self._decoders = _decoders()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -64,7 +70,7 @@ class RegisteredReader:
     def problem(self, payload: bytes) -> str:
         """Return what is wrong with a payload."""
         try:
-            number = (pravega_id if self._registered.header == PRAVEGA else confluent_id)(payload)
+            number = (pravega_id if self._header == PRAVEGA else confluent_id)(payload)
         except Invalid as error:
             return str(error)
         decoder = self._decoder(number)
@@ -74,7 +80,7 @@ class RegisteredReader:
 
     def read(self, payloads: pa.Array) -> Rows:
         """Decode payloads, one row each.  Raises Unavailable, Forbidden, Unauthenticated: the registry did not tell."""
-        numbers = _numbers(payloads, PRAVEGA_MAGIC if self._registered.header == PRAVEGA else CONFLUENT_MAGIC)
+        numbers = _numbers(payloads, PRAVEGA_MAGIC if self._header == PRAVEGA else CONFLUENT_MAGIC)
         bodies = pc.binary_slice(payloads, HEADER_BYTES, max(payloads.nbytes, HEADER_BYTES))
         if not len(numbers) or (numbers == numbers[0]).all():
             return self._read_group(int(numbers[0]) if len(numbers) else _NO_ID, bodies)
@@ -105,30 +111,64 @@ class RegisteredReader:
         return found
 
     def _made(self, number: int) -> PayloadReader | str:
-        registry = REGISTRIES.get((self._target, self._registered.header))
         try:
-            written = registry.written(self._registered.subject, number)
+            written = self._source.written(self._subject, number)
         except (NotFound, UnusableSchema) as error:
             return str(error)
-        if written.format != self._registered.format:
-            return f"it is {written.format}, and the query reads {self._registered.format}"
+        if written.format != self._own.format:
+            return f"it is {written.format}, and {self._own.format} is read"
         try:
             check_codec(written.codec)
             decoder = self._decoder_of(written)
         except (Invalid, RecursionError) as error:
             return str(error)
-        return CompressedReader(decoder, text=self._json is not None) if written.codec else decoder
+        return CompressedReader(decoder, text=self._own.format == JSON) if written.codec else decoder
 
-    def _decoder_of(self, written: Written) -> PayloadReader:
-        if self._json is not None:
-            return self._json
-        if self._messages is not None:
-            messages = FileMessages(written.text, written.references)
-            return MessageReader(self._plain, messages, self._messages.first)
-        if written.text == self._registered.text and not written.codec:
+    def _decoder_of(self, written: WrittenSchema) -> PayloadReader:
+        if self._own.format == JSON:
+            return self._plain
+        if self._own.format == PROTOBUF:
+            from sarit.serializers.protobuf_messages import FileMessages, MessageReader
+
+            return MessageReader(self._plain, FileMessages(written.text, written.references), self._message)
+        if written.text == self._own.text and not written.codec:
             return self._plain
         data, padded = parse_avro_schema(written.text, "the schema"), bool(written.codec)
         return AvroReader(self._wanted, self._schema or {}, data, recursive=written.recursive, padded=padded)
+
+
+def columns_of_schema(schema: WrittenSchema) -> pa.Schema:
+    """Return the columns of a schema's data.  Raises Invalid: they have none."""
+    if schema.format == AVRO:
+        return avro_columns(parse_avro_schema(schema.text))
+    if schema.format == PROTOBUF:
+        from sarit.serializers.protobuf_messages import FileMessages
+
+        return FileMessages(schema.text, schema.references).columns()
+    if schema.format == JSON:
+        from sarit.schemas.json_columns import json_columns
+
+        return json_columns(schema.text)
+    raise Invalid(f"the schema is of the format {shown(schema.format)}, whose data have no columns")
+
+
+def plain_reader(schema: WrittenSchema, wanted: pa.Schema, time_zone: str = "UTC") -> PayloadReader:
+    """Return a decoder of some columns of a schema's data, which have no header.  Raises Invalid for other columns."""
+    if schema.format == AVRO:
+        return AvroReader(wanted, parse_avro_schema(schema.text))
+    if schema.format == PROTOBUF:
+        from sarit.serializers.protobuf_messages import FileMessages
+
+        return FileMessages(schema.text, schema.references).reader(wanted)
+    if schema.format == JSON:
+        return JsonReader(wanted, time_zone)
+    raise Invalid(f"the schema is of the format {shown(schema.format)}, whose data have no columns")
+
+
+def _first_message(schema: WrittenSchema) -> str:
+    from sarit.serializers.protobuf_messages import FileMessages
+
+    return FileMessages(schema.text, schema.references).first
 
 
 class CompressedReader:
