@@ -10,6 +10,7 @@ from sarit.cli.configured_commands import Configured, is_check
 from sarit.cli.options import http_port_of, http_port_option, registry_of, registry_options
 from sarit.cli.process_options import (
     address_options,
+    catalogs_option,
     cluster_option,
     config_option,
     log_options,
@@ -24,6 +25,8 @@ from sarit.cli.trace_options import trace_options
 from sarit.core.extras import require
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from sarit.env.traces import TraceSettings
     from sarit.process.addresses import Advertised
     from sarit.process.security import SecurityConfig
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
 @address_options(9090, "gRPC; 0 picks a free one.")
 @http_port_option(9091, "Health.")
 @registry_options
+@catalogs_option
 @machine_option
 @click.option(
     "--expect",
@@ -55,6 +59,7 @@ def controller(
     http_port: int,
     registry: str,
     registry_port: int,
+    catalogs: Path | None,
     machine: str,
     expect: int | None,
     scaling_windows: Windows,
@@ -84,6 +89,7 @@ def controller(
         expected=expect,
         http_port=http_port_of(http_port),
         registry=registry_of(registry, registry_port),
+        catalogs=None if catalogs is None else str(catalogs.absolute()),
         times=times_of(scaling_windows, scaling_cool_down, retention_interval, watermark_interval),
         options=shown_options(),
         security=security,

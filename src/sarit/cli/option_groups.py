@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import click
 
 GROUPS: Final = {
-    "Data": ("data-dir", "containers", "storage", "index-storage", "index", "log", "lease"),
+    "Data": ("data-dir", "containers", "storage", "index-storage", "index", "log", "lease", "catalogs"),
     "Cluster": ("cluster", "zookeeper-auth", "id", "machine", "weight", "expect"),
     "Addresses": (
         "host", "port", "controller-port", "store-port", "http-port", "registry", "registry-port", "one-port",

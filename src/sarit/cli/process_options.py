@@ -16,8 +16,9 @@ from sarit.cli.option_types import CLUSTER_URL, Advertise, Host, Memory, Name
 from sarit.coordination.zookeeper_client import ZOOKEEPER_VARIABLE
 from sarit.store.limits import SCRUB_BYTES_PER_SECOND
 
-__all__ = ["address_options", "cluster_option", "config_option", "log_in_at_zookeeper", "log_options", "machine_option",
-           "reload_of", "scrub_option", "shown_options", "start_logs", "zookeeper_option"]  # fmt: skip
+__all__ = ["address_options", "catalogs_option", "cluster_option", "config_option", "log_in_at_zookeeper",
+           "log_options", "machine_option", "reload_of", "scrub_option", "shown_options", "start_logs",
+           "zookeeper_option"]  # fmt: skip
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,6 +78,15 @@ scrub_option = click.option(
     metavar="SIZE",
     default=SCRUB_BYTES_PER_SECOND,
     help="Bytes of long-term storage to read in a second to find damage, as 8M; 0: none.  [default: 8M]",
+)
+
+
+catalogs_option = click.option(
+    "--catalogs",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Iceberg catalogs that streams can be tables of, by name: TOML, with the properties of PyIceberg below each "
+    "[NAME], credentials included.  Needs sarit[lake].  [default: no catalogs]",
 )
 
 

@@ -13,7 +13,15 @@ from sarit.cli.configured_commands import Configured, OneStart, config_option, i
 from sarit.cli.dev_node import dev_option, dev_settings
 from sarit.cli.option_types import BOOKKEEPER_URL, S3_URL, STORAGE_URL, Advertise, Host, Memory, Processes
 from sarit.cli.options import http_port_of, http_port_option, registry_of, registry_options
-from sarit.cli.process_options import log_options, reload_of, scrub_option, shown_options, start_logs, zookeeper_option
+from sarit.cli.process_options import (
+    catalogs_option,
+    log_options,
+    reload_of,
+    scrub_option,
+    shown_options,
+    start_logs,
+    zookeeper_option,
+)
 from sarit.cli.security_options import security_options
 from sarit.cli.time_options import background_options, scaling_options, times_of
 from sarit.cli.trace_options import trace_options
@@ -92,6 +100,7 @@ if TYPE_CHECKING:
 )
 @http_port_option(9091, "Console, REST, metrics and health.  With --processes those of the stores follow.")
 @registry_options
+@catalogs_option
 @click.option("--one-port/--no-one-port", help="Serve the wire protocol on the controller's port too.")
 @click.option(
     "--advertise",
@@ -132,6 +141,7 @@ def standalone(
     http_port: int,
     registry: str,
     registry_port: int,
+    catalogs: Path | None,
     one_port: bool,
     advertise: Advertised | None,
     scaling_windows: tuple[float, float, float, float],
@@ -173,6 +183,7 @@ def standalone(
         advertised=advertise,
         http_port=http_port_of(http_port),
         registry=registry_of(registry, registry_port),
+        catalogs=None if catalogs is None else str(catalogs.absolute()),
         times=times_of(scaling_windows, scaling_cool_down, retention_interval, watermark_interval),
         options=shown_options(),
         security=security,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from sarit.controller.times import Times
 from sarit.core.errors import Invalid
+from sarit.lake.catalogs import read_catalogs
 from sarit.process.limits import MAX_API_CONNECTIONS
 from sarit.process.security import SecurityConfig
 from sarit.process.settings import DEFAULT_STORE_PORT, NodeConfig, RegistryConfig
@@ -43,6 +44,7 @@ class ProcessConfig:
     scrub_bytes_per_second: int = SCRUB_BYTES_PER_SECOND
     http_port: int | None = None
     registry: RegistryConfig | None = None
+    catalogs: str | None = None
     options: tuple[ShownOption, ...] = ()
     security: SecurityConfig = field(default_factory=SecurityConfig)
     traces: TraceSettings | None = None
@@ -58,6 +60,7 @@ class ProcessConfig:
                     raise Invalid(
                         f"--registry-port and {option} are both {port}: choose another --registry-port, or off"
                     )
+        read_catalogs(self.catalogs)
         self.times.check()
         self.security.check()
         return self

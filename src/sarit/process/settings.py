@@ -13,6 +13,7 @@ from sarit.coordination.limits import MAX_CONTAINERS
 from sarit.core.errors import Invalid
 from sarit.core.limits import MIB
 from sarit.index.limits import INDEX_CACHE_BYTES
+from sarit.lake.catalogs import read_catalogs
 from sarit.process.addresses import Advertised, advertised_port
 from sarit.process.limits import MAX_API_CONNECTIONS, OBJECT_STORE_FLUSH_INTERVAL_SECONDS, PACKED_SEGMENTS
 from sarit.process.places.bookkeeper_logs import parse_log_url
@@ -179,6 +180,7 @@ class NodeConfig:
     `http_port`: of health, metrics, REST, console; None: none.  With `processes` it is the controller's, and the next
     ones are the stores'.
     `registry`: the schema registry; None: none.
+    `catalogs`: the file with the Iceberg catalogs; None: there are none.
     `processes`: how many store processes; with more than one the controller has a process of its own.
     `accept_data_loss`: go on without pieces of the directory that are missing or damaged.
     `allow_damaged`: serve the containers that are not damaged.
@@ -210,6 +212,7 @@ class NodeConfig:
     processes: int = 1
     http_port: int | None = None
     registry: RegistryConfig | None = None
+    catalogs: str | None = None
     options: tuple[ShownOption, ...] = ()
     open_files: int | None = None
     security: SecurityConfig = field(default_factory=SecurityConfig)
@@ -282,6 +285,7 @@ class NodeConfig:
         self._check_advertised()
         self._check_http_port()
         self._check_registry()
+        read_catalogs(self.catalogs)
         self.times.check()
         self.security.check()
         return replace(

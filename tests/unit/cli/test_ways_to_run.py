@@ -29,7 +29,7 @@ ABSENT = {
     },
     **{
         (name, "store"): "controllers do it"
-        for name in ("retention-interval", "watermark-interval", "expect", "registry", "registry-port")
+        for name in ("retention-interval", "watermark-interval", "expect", "registry", "registry-port", "catalogs")
     },
     **{(name, "standalone"): "a node is no cluster" for name in ("cluster", "machine", "weight", "id", "expect")},
     ("port", "standalone"): "it has two ports, --controller-port and --store-port",

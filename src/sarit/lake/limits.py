@@ -1,0 +1,29 @@
+"""Bounds of streams as Iceberg tables."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sarit.core.limits import KIB, MIB
+
+# -- settings of a table, as users choose them ---------------------------------------------------
+MAX_ICEBERG_SETTINGS_BYTES: Final = 4 * KIB  # of the settings of one table, encoded
+MAX_NAMESPACE_LEVELS: Final = 8  # of a table's name in its catalog
+MAX_ICEBERG_NAME_CHARACTERS: Final = 128  # of a catalog, a level of a namespace and a table, as in Hive
+MIN_COMMIT_INTERVAL_SECONDS: Final = 1
+MAX_COMMIT_INTERVAL_SECONDS: Final = 86_400
+DEFAULT_COMMIT_INTERVAL_SECONDS: Final = 60
+MIN_TARGET_FILE_BYTES: Final = 1 * MIB
+MAX_TARGET_FILE_BYTES: Final = 512 * MIB
+DEFAULT_TARGET_FILE_BYTES: Final = 128 * MIB
+# How long snapshots stay: a query that began on one has so long to end.
+MIN_SNAPSHOT_AGE_SECONDS: Final = 60
+MAX_SNAPSHOT_AGE_SECONDS: Final = 366 * 86_400
+DEFAULT_SNAPSHOT_AGE_SECONDS: Final = 86_400
+
+# -- catalogs of a node, as operators configure them ---------------------------------------------
+MAX_CATALOGS: Final = 100
+MAX_CATALOG_PROPERTIES: Final = 100  # of one catalog
+MAX_CATALOG_PROPERTY_CHARACTERS: Final = 8192  # of the name and the value of one
+MIN_HIDDEN_CHARACTERS: Final = 4  # shorter secrets are not searched for in texts: words have them, too
+MAX_SHOWN_CATALOG_ERROR_CHARACTERS: Final = 500  # of what a catalog's library says of a failure
