@@ -27,3 +27,13 @@ MAX_CATALOG_PROPERTIES: Final = 100  # of one catalog
 MAX_CATALOG_PROPERTY_CHARACTERS: Final = 8192  # of the name and the value of one
 MIN_HIDDEN_CHARACTERS: Final = 4  # shorter secrets are not searched for in texts: words have them, too
 MAX_SHOWN_CATALOG_ERROR_CHARACTERS: Final = 500  # of what a catalog's library says of a failure
+
+# -- committers ----------------------------------------------------------------------------------
+ROW_GROUP_BYTES: Final = 16 * MIB  # of Arrow, that are collected for one row group of a Parquet file
+MAX_LAKE_ERROR_CHARACTERS: Final = 300  # of the error of a dead letter, and of a library
+METADATA_FILES_KEPT: Final = 100  # of earlier versions of a table
+MAX_SUMMARY_CUT_CHARACTERS: Final = 128 * KIB  # of a cut in the metadata of a table
+# How often a committer that waits polls the tail of its stream: this part of its interval, within bounds.
+TAIL_POLLS_PER_INTERVAL: Final = 6
+MIN_TAIL_POLL_SECONDS: Final = 0.25
+MAX_TAIL_POLL_SECONDS: Final = 10.0

@@ -12,6 +12,7 @@ import re
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Final
 
+from sarit.core import cuts
 from sarit.core.bounded_json import parse_json
 from sarit.core.errors import Invalid
 from sarit.core.nearest_names import nearest
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 VALUE_CHOICES: Final = ("auto", "schema", "json", "binary")
 STARTS: Final = ("head", "tail")
+RESUMES: Final = ("head", "tail", "table")  # or the text of a cut
 DEAD_LETTERS_SUFFIX: Final = "__dlq"
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_\-]*")
@@ -53,7 +55,9 @@ class IcebergSettings:
     `interval_seconds`, `target_bytes`: a commit is made so long after the one before, or when so much is waiting.
     `naive_times`: times have no time zone (they are in UTC), for readers that know none, as Presto.
     `numbered_metadata`: write what readers without a catalog find the newest metadata by, as Presto's HADOOP catalog.
-    `expire_after_seconds`: how long snapshots stay; 0: for ever."""
+    `expire_after_seconds`: how long snapshots stay; 0: for ever.
+    `resume_from`: where a new job goes on in a table that is not as another job left it: "head" or "tail" of the
+    stream, "table" (at what the newest snapshot has), or a cut; empty: only in a table that is as it was left."""
 
     table: str
     value: str = "auto"
@@ -63,6 +67,7 @@ class IcebergSettings:
     naive_times: bool = False
     numbered_metadata: bool = False
     expire_after_seconds: int = DEFAULT_SNAPSHOT_AGE_SECONDS
+    resume_from: str = ""
 
     @property
     def catalog(self) -> str:
@@ -94,11 +99,16 @@ class IcebergSettings:
                 "age of snapshots", self.expire_after_seconds, MIN_SNAPSHOT_AGE_SECONDS, MAX_SNAPSHOT_AGE_SECONDS,
                 "seconds, or 0 for ever",
             )  # fmt: skip
+        if self.resume_from and self.resume_from not in RESUMES and cuts.from_text(self.resume_from) is None:
+            raise Invalid(f"resume-from of an Iceberg table: give {', '.join(RESUMES)}, or a cut with bounds")
         return self
 
     def encode(self) -> bytes:
         """Return the settings as a document.  Raises Invalid: they are not well formed."""
-        return json.dumps(asdict(self.check())).encode()
+        chosen = asdict(self.check())
+        if not self.resume_from:
+            del chosen["resume_from"]
+        return json.dumps(chosen).encode()
 
 
 def decode_settings(document: bytes) -> IcebergSettings:

@@ -115,3 +115,7 @@ MAX_JOB_RETRY_SECONDS: Final = 60.0
 JOB_CLAIMS_AT_ONCE: Final = 16  # of one worker, which may find thousands of jobs at its start
 # A job whose holder has saved nothing for so long is taken from it, although it lives.
 JOB_HOLDER_GRACE_SECONDS: Final = 60.0
+
+# -- committers of tables: recorded cuts that are searched for the time of a position -------------
+FIRST_RECORD_STEP_MS: Final = 120_000  # how far back the search goes first: cuts are recorded once a minute
+CLOSE_RECORDS_MS: Final = 1000  # records that are closer to each other are taken for one

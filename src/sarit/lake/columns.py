@@ -1,0 +1,33 @@
+"""Which columns a stream's values have in its table, and the text that names them in an intent.
+
+The text says everything that decoding depends on, so that an intent is finished as it was begun.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from sarit.core.errors import Invalid
+from sarit.serializers.payload_columns import binary_columns
+
+if TYPE_CHECKING:
+    from sarit.lake.ports import ValueColumns
+
+BINARY: Final = "binary"
+
+
+class BinaryChoice:
+    """Values as they are: one column of bytes."""
+
+    def __repr__(self) -> str:
+        return "<BinaryChoice>"
+
+    async def choose(self) -> str:
+        """Return the text for values as they are."""
+        return BINARY
+
+    async def open(self, chosen: str) -> ValueColumns:
+        """Return the columns.  Raises Invalid."""
+        if chosen != BINARY:
+            raise Invalid("values of this table are bytes, and its intent wants to decode them")
+        return binary_columns()

@@ -1,0 +1,124 @@
+"""Which cut of a stream a table has reached (pure).  Format: docs/formats/iceberg-table.md.
+
+A commit writes its cut twice, in one metadata file: into the summary of its snapshot, and into the table's properties,
+because snapshots expire.  The snapshots count: from a snapshot back along its parents, the first that has a cut says
+what the table holds there.  Snapshots of others, as of a compaction, have none.  The properties count alone only where
+the parents were expired.
+
+If the chain of snapshots does not lead to the commit that the properties name, then somebody rolled the table back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from sarit.core import cuts
+from sarit.core.errors import Invalid
+from sarit.lake.limits import MAX_SUMMARY_CUT_CHARACTERS
+from sarit.lake.problems import ROLLED_BACK, TableProblem
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sarit.core.cuts import StreamCut
+
+# Of the summary of a snapshot.
+COMMIT: Final = "sarit.commit-id"
+STREAM_ID: Final = "sarit.stream-id"
+CUT_FROM: Final = "sarit.cut.from"
+CUT_TO: Final = "sarit.cut.to"
+INGESTED: Final = "sarit.ingested"
+GAP: Final = "sarit.gap"
+DEAD_ROWS: Final = "sarit.dead-letters"
+DEAD_CHECK: Final = "sarit.dead-letters.check"
+# Of the properties of a table; COMMIT and STREAM_ID are properties, too.
+FORMAT: Final = "sarit.format"
+STREAM: Final = "sarit.stream"
+CUT: Final = "sarit.cut"
+TABLE_FORMAT: Final = "1"
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One snapshot of a table, as far as cuts need it."""
+
+    id: int
+    parent: int | None
+    summary: Mapping[str, str]
+    sequence: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A commit, and the cut that the table has with it."""
+
+    commit: str
+    cut: StreamCut
+    snapshot_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """The two answers of a table to how far it has come.
+
+    `chain`: by the snapshots from the newest one back.  `noted`: by the properties.  `whole`: whether the chain was
+    followed to a cut or to the first snapshot, and not to one that was expired."""
+
+    chain: Mark | None
+    noted: Mark | None
+    whole: bool
+
+    def agreed(self, table: str) -> Mark | None:
+        """Return the mark of a table that is as committers left it; None: nothing was committed.  Raises
+        TableProblem."""
+        if not self.whole:
+            return self.noted
+        chain, noted = (None if each is None else each.commit for each in (self.chain, self.noted))
+        if chain != noted:
+            raise rolled_back(table)
+        return self.chain
+
+
+def rolled_back(table: str) -> TableProblem:
+    """Return the error about a table whose snapshots do not lead to its last commit."""
+    return TableProblem(
+        ROLLED_BACK,
+        f"table {table} was rolled back, or its snapshots were replaced: its newest snapshot does not follow the "
+        "commit that its properties name; say with resume-from where to go on",
+    )
+
+
+def marks_of(snapshots: Sequence[Snapshot], head: int | None, properties: Mapping[str, str]) -> Marks:
+    """Return what a table says of its cut at the snapshot `head`.  Raises Invalid: a cut is damaged."""
+    by_id = {snapshot.id: snapshot for snapshot in snapshots}
+    chain, at, seen = None, head, set[int]()
+    while at in by_id and at not in seen:
+        seen.add(at)
+        snapshot = by_id[at]
+        if CUT_TO in snapshot.summary:
+            chain = Mark(snapshot.summary.get(COMMIT, ""), parse_cut(snapshot.summary[CUT_TO]), snapshot.id)
+            break
+        at = snapshot.parent
+    noted = None
+    if CUT in properties:
+        noted = Mark(properties.get(COMMIT, ""), parse_cut(properties[CUT]))
+    # A snapshot of the noted commit that is still there, but not on the way: the table was rolled back behind it.
+    beside = noted is not None and any(s.summary.get(COMMIT) == noted.commit for s in snapshots)
+    return Marks(chain, noted, chain is not None or at is None or beside)
+
+
+def cut_of(snapshots: Sequence[Snapshot], head: int | None, properties: Mapping[str, str]) -> Mark | None:
+    """Return the mark of a snapshot for readers; None: the table holds nothing of its stream there.
+
+    A reader of an older snapshot gets that snapshot's cut, if its parents were not expired.  Raises Invalid."""
+    found = marks_of(snapshots, head, properties)
+    return found.chain if found.whole else found.noted
+
+
+def parse_cut(text: str) -> StreamCut:
+    """Return a cut from a summary or property.  Raises Invalid."""
+    found = cuts.from_text(text) if len(text) <= MAX_SUMMARY_CUT_CHARACTERS else None
+    if found is None:
+        raise Invalid("a cut in the metadata of a table has no bounds, or is too long")
+    return found

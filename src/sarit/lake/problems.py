@@ -1,0 +1,29 @@
+"""The conditions under which a stream is not committed into its table until an operator decides, each with a name.
+
+A committer that meets one writes nothing: it reports the problem, and looks again after a pause.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sarit.core.errors import Invalid
+
+FOREIGN: Final = "foreign-table"
+OTHER_STREAM: Final = "other-stream"
+REPLACED: Final = "replaced-table"
+MISSING: Final = "missing-table"
+ROLLED_BACK: Final = "rolled-back-table"
+OTHER_COMMITTER: Final = "other-committer"
+PARTITION_SPEC: Final = "partition-spec"
+FORMAT_VERSION: Final = "format-version"
+SCHEMA: Final = "schema"
+DEAD_LETTERS: Final = "dead-letters"
+
+
+class TableProblem(Invalid):
+    """A table that is not written to.  `name` is one of the names above, and the text says what to do."""
+
+    def __init__(self, name: str, text: str) -> None:
+        super().__init__(f"{name}: {text}")
+        self.name = name

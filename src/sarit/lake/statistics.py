@@ -1,0 +1,30 @@
+"""What a committer has done, and how far it is behind, for metrics and `stream info`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class LakeStatistics:
+    """Counts of one committer since it started, and its last readings.
+
+    `lag_bytes`: of the stream behind the table's cut, when it was polled last.  `behind_since_ms`: since when there
+    is something behind; None: nothing is.  `problem`: why nothing is committed; empty: it is."""
+
+    commits: int = 0
+    rows: int = 0
+    files: int = 0
+    file_bytes: int = 0
+    dead_letters: int = 0
+    lost_bytes: int = 0
+    conflicts: int = 0
+    unknown_outcomes: int = 0
+    lag_bytes: int = 0
+    behind_since_ms: int | None = None
+    committed_ms: int = 0
+    problem: str = ""
+
+    def lag_seconds(self, now_ms: int) -> float:
+        """Return for how long something has been behind the table's cut."""
+        return 0.0 if self.behind_since_ms is None else max(0, now_ms - self.behind_since_ms) / 1000

@@ -1,0 +1,1 @@
+"""Kinds of background jobs of streams: what the worker role runs, a module each."""
