@@ -22,12 +22,17 @@ _IN_BYTES: Final = re.compile(_TOKENS.encode(), re.DOTALL)
 
 def parse_json(text: str | bytes, **hooks: Any) -> Any:
     """Parse a document as `json.loads` does.  Raises ValueError also for one with too many levels or values."""
-    if len(text) > MAX_JSON_TOKENS and _has_too_many(text):
-        raise ValueError(f"it has more than {MAX_JSON_TOKENS:,} values")
+    check_tokens(text)
     try:
         return json.loads(text, **hooks)
     except RecursionError:
         raise ValueError("it has too many levels of arrays and objects") from None
+
+
+def check_tokens(text: str | bytes) -> None:
+    """Raise ValueError for a document with too many values, before it is parsed."""
+    if len(text) > MAX_JSON_TOKENS and _has_too_many(text):
+        raise ValueError(f"it has more than {MAX_JSON_TOKENS:,} values")
 
 
 def _has_too_many(text: str | bytes) -> bool:

@@ -17,8 +17,10 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pyarrow as pa
 
+from sarit.core.bounded_json import check_tokens
 from sarit.core.errors import Invalid
 from sarit.schemas.column_types import check_columns, sql_name
+from sarit.schemas.limits import MAX_JSON_TEXT_LEVELS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -87,11 +89,15 @@ class JsonValues:
         if payload is None:
             return nulls, "there is no payload"
         try:
-            document = self._decode(payload.decode())
+            text = payload.decode()
+            check_tokens(text)
+            document = self._decode(text)
         except UnicodeDecodeError as error:
             return nulls, f"it is not UTF-8 at byte {error.start}"
         except json.JSONDecodeError as error:
             return nulls, f"it is not JSON: {error.msg} at character {error.pos}"
+        except ValueError as error:
+            return nulls, f"it is not JSON that can be read: {error}"
         except RecursionError:
             return nulls, "it is not JSON that can be read: too many levels"
         if not isinstance(document, dict):
@@ -257,16 +263,18 @@ def _text(value: Any) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
-def _json(value: Any) -> str:
+def _json(value: Any, levels: int = MAX_JSON_TEXT_LEVELS) -> str:
+    """Return the JSON of a value.  Raises ValueError for one with too many levels."""
     if type(value) is _Number:
         return str(value)
-    if isinstance(value, dict):
-        return (
-            "{" + ",".join(f"{json.dumps(name, ensure_ascii=False)}:{_json(one)}" for name, one in value.items()) + "}"
-        )
+    if not isinstance(value, dict | list):
+        return json.dumps(value, ensure_ascii=False)
+    if not levels:
+        raise ValueError
     if isinstance(value, list):
-        return "[" + ",".join(map(_json, value)) + "]"
-    return json.dumps(value, ensure_ascii=False)
+        return "[" + ",".join([_json(one, levels - 1) for one in value]) + "]"
+    members = [f"{json.dumps(name, ensure_ascii=False)}:{_json(one, levels - 1)}" for name, one in value.items()]
+    return "{" + ",".join(members) + "}"
 
 
 def _binary(value: Any) -> bytes:
@@ -334,5 +342,8 @@ def zone_of(name: str) -> datetime.tzinfo:
 
 
 def _shown(value: Any) -> str:
-    text = _json(value)
+    try:
+        text = _json(value)
+    except ValueError:
+        return f"a value of more than {MAX_JSON_TEXT_LEVELS} levels"
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

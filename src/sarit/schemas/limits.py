@@ -8,8 +8,18 @@ from sarit.core.limits import MIB
 
 # -- command line and Spark --------------------------------------------------------------------
 MAX_JSON_BATCH_BYTES: Final = 256 * MIB  # the most bytes of payloads that are decoded at once
+MAX_JSON_TEXT_LEVELS: Final = 200  # the most arrays and objects within each other of JSON in a column of texts
 MAX_AVRO_FIELDS: Final = 10_000  # the most fields of an Avro schema that become columns, with those within others
 MAX_JSON_FIELDS: Final = 10_000  # the most properties of a JSON Schema that become columns, with those within others
+
+# -- columns of JSON without a schema ----------------------------------------------------------
+INFERRED_SAMPLE_EVENTS: Final = 1000  # the most events whose columns are inferred together
+INFERRED_SAMPLE_BYTES: Final = 16 * MIB  # the most bytes of them
+MAX_INFERRED_COLUMNS: Final = 1000  # the most columns that are inferred, with those within others
+MAX_INFERRED_NAMES: Final = 200  # the most names of an object that is a struct: one with more is text
+MAX_INFERRED_LEVELS: Final = 12  # the most structs and lists within each other: what is deeper is text
+MAX_INFERRED_NAME_CHARS: Final = 255  # the most characters of the name of a column
+MAX_INFERRED_TEXT_CHARS: Final = 16_384  # the most characters of all names of columns that are inferred together
 
 # -- registry ----------------------------------------------------------------------------------
 MAX_SCHEMA_BYTES: Final = 1 * MIB  # the most bytes of a schema's text together with its references

@@ -37,7 +37,7 @@ class ConfluentSchemas:
     def version(self, subject: str, version: int | None) -> WrittenSchema:
         """Return a version of a subject."""
         found = self._client.latest(subject) if version is None else self._client.version(subject, version)
-        return self._whole(found.schema)
+        return self._whole(found.schema)._replace(version=found.version)
 
     def _whole(self, schema: Schema) -> WrittenSchema:
         if schema.format not in (AVRO, PROTOBUF):

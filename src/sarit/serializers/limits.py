@@ -16,3 +16,5 @@ HEADER_BYTES: Final = 5  # of an event's header that names a schema, before the 
 UNKNOWN_SCHEMA_SECONDS: Final = 30.0  # how long an id that the registry does not know is not asked for again
 MAX_DECOMPRESSED_EVENT_BYTES: Final = 64 * MIB  # the most bytes of an event that its codec has compressed
 MAX_AVRO_LEVELS: Final = 200  # the most types within each other of an Avro schema that events are coded with
+# The most characters of the text that names the columns of a stream's payloads: it is stored with each batch of rows.
+MAX_COLUMN_CHOICE_CHARS: Final = 40_000

@@ -34,6 +34,10 @@ class PayloadColumns:
     def __repr__(self) -> str:
         return f"<PayloadColumns {', '.join(self.schema.names)}>"
 
+    def renamed(self, schema: pa.Schema) -> PayloadColumns:
+        """Return the same columns by other names."""
+        return PayloadColumns(schema, self._reader)
+
     def read(self, payloads: pa.Array) -> Rows:
         """Decode binary payloads, one row each; a null payload is bad.
 

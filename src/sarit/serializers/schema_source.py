@@ -27,13 +27,14 @@ class WrittenSchema(NamedTuple):
 
     `format`: as registries name it.  `text`: of Avro with what it refers to.  `recursive`: an Avro schema has a type
     that contains itself.  `codec`: of the payloads, "" for none.  `references`: of Protobuf, the path of each import
-    and its text."""
+    and its text.  `version`: the number of a version that was asked for, where the registry tells it."""
 
     format: str
     text: str
     recursive: bool = False
     codec: str = ""
     references: tuple[tuple[str, str], ...] = ()
+    version: int | None = None
 
 
 class SchemaSource(Protocol):

@@ -33,4 +33,5 @@ class MemorySchemas:
         found = self._versions.get(subject, [])
         if not found or (version is not None and not 1 <= version <= len(found)):
             raise NotFound(f"subject {subject} has no version {version or 'at all'}")
-        return found[-1] if version is None else found[version - 1]
+        number = len(found) if version is None else version
+        return found[number - 1]._replace(version=number)

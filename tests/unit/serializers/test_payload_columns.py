@@ -9,10 +9,13 @@ import pickle
 import fastavro
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from sarit.core.errors import Invalid, NotFound
 from sarit.serializers.headers import confluent_header
 from sarit.serializers.payload_columns import binary_columns, json_columns, registered_columns
+from tests.limits import examples
 from tests.unit.serializers.memory_schemas import MemorySchemas
 
 V1 = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}]}
@@ -87,3 +90,62 @@ def test_some_columns_of_a_version(source):
         .problem(confluent_header(number))
         .endswith("it is OPAQUE, and AVRO is read")
     )
+
+
+PROTO = """
+syntax = "proto3";
+message Order { int32 id = 1; repeated string tags = 2; map<string, Inner> m = 3; }
+message Inner { double x = 1; }
+"""
+SHAPES = pa.schema([
+    ("id", pa.int64()), ("s", pa.string()), ("l", pa.list_(pa.int32())), ("m", pa.map_(pa.string(), pa.float64())),
+    ("o", pa.struct([("x", pa.string()), ("at", pa.timestamp("us", "UTC"))])), ("d", pa.decimal128(5, 2)),
+])  # fmt: skip
+
+
+def hostile_columns():
+    source = MemorySchemas()
+    for subject in ("a.b", "none"):
+        for schema in (V1, V2):
+            source.add(subject, json.dumps(schema))
+    source.add("p", PROTO, "PROTOBUF")
+    return [
+        binary_columns(), json_columns(SHAPES), json_columns(pa.schema([("s", pa.string()), ("id", pa.int64())])),
+        registered_columns(source, "a.b", "confluent"), registered_columns(source, "a.b", "pravega"),
+        registered_columns(source, "none", "none", version=2), registered_columns(source, "p", "confluent"),
+        registered_columns(source, "p", "none"),
+    ]  # fmt: skip
+
+
+HOSTILE = hostile_columns()
+PIECES = st.sampled_from([
+    b"\0\0\0\0\1", b"\0\0\0\0\2", b"\0\0\0\0\5", b"\1\0\0\0\1", b"\0", b"\2", b"\xff" * 9, b'{"id":', b'"s":',
+    b'"o":{"x":', b"[" * 400, b'{"x":' * 600, b"1" * 5000, b"1e999", b"NaN", b'"\\ud800"', b"}", b"]", b",", b"\n",
+    b"\x08\x01", b"\x12\xff",
+])  # fmt: skip
+PAYLOADS = st.none() | st.binary(max_size=40) | st.lists(PIECES, max_size=9).map(b"".join)
+
+
+@given(st.lists(PAYLOADS, max_size=5))
+@settings(max_examples=examples(300), deadline=None)
+def test_no_payload_makes_a_read_raise(payloads):
+    for columns in HOSTILE:
+        found, bad = read(columns, payloads)
+        assert all(len(one) == len(payloads) for one in found)
+        for payload, wrong in zip(payloads, bad, strict=True):
+            assert wrong or payload is not None
+            if payload is not None:
+                assert columns.problem(payload).endswith("nothing is wrong with it") != wrong
+
+
+def test_documents_of_many_levels_are_bad_and_others_are_not():
+    columns = json_columns(pa.schema([("s", pa.string()), ("id", pa.int64())]))
+    for levels in (500, 900, 100_000):
+        for begin, end in ((b"[", b"]"), (b'{"x":', b"}")):
+            deep = begin * levels + b"1" + end * levels
+            payloads = [b'{"s":' + deep + b"}", b"[" + deep + b"]", b'{"id":1}']
+            assert read(columns, payloads) == ([[None] * 3, [None, None, 1]], [True, True, False])
+            assert "levels" in columns.problem(payloads[0])
+    many = b'{"s":[' + b"{}," * 1_000_000 + b"1]}"
+    assert read(columns, [many])[1] == [True]
+    assert "1,000,000 values" in columns.problem(many)
