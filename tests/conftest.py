@@ -102,6 +102,7 @@ COSTS = {
     "tests/unit/controller/test_recreated.py": "heavy",
     "tests/unit/controller/test_stale_controllers.py": "heavy",
     "tests/unit/lake/test_catalogs.py": "heavy",
+    "tests/unit/lake/test_maintenance.py": "heavy",
     "tests/unit/log/bookkeeper/test_failures.py": "heavy",
     "tests/unit/process/test_autoscale.py": "heavy",
     "tests/unit/process/test_gc_scheduler.py": "heavy",

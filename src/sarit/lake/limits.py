@@ -37,3 +37,8 @@ MAX_SUMMARY_CUT_CHARACTERS: Final = 128 * KIB  # of a cut in the metadata of a t
 TAIL_POLLS_PER_INTERVAL: Final = 6
 MIN_TAIL_POLL_SECONDS: Final = 0.25
 MAX_TAIL_POLL_SECONDS: Final = 10.0
+
+# -- maintenance -----------------------------------------------------------------------------------
+MAX_SNAPSHOTS_KEPT: Final = 10_000  # of one table: each commit writes the list of all of them
+EXPIRED_SNAPSHOTS_AT_ONCE: Final = 1000  # by one round
+NUMBERED_METADATA_KEPT: Final = 100  # copies of metadata by number: a reader that has read a number opens its copy

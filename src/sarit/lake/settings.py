@@ -55,7 +55,7 @@ class IcebergSettings:
     `interval_seconds`, `target_bytes`: a commit is made so long after the one before, or when so much is waiting.
     `naive_times`: times have no time zone (they are in UTC), for readers that know none, as Presto.
     `numbered_metadata`: write what readers without a catalog find the newest metadata by, as Presto's HADOOP catalog.
-    `expire_after_seconds`: how long snapshots stay; 0: for ever.
+    `expire_after_seconds`: how long snapshots stay, the newest MAX_SNAPSHOTS_KEPT of them; 0: for ever.
     `resume_from`: where a new job goes on in a table that is not as another job left it: "head" or "tail" of the
     stream, "table" (at what the newest snapshot has), or a cut; empty: only in a table that is as it was left."""
 
