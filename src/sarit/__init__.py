@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from sarit.client.reader.pointers import EventPointer
     from sarit.client.streams.event_time import TimeWindow
     from sarit.client.streams.history import Epoch
+    from sarit.client.streams.jobs import JobInfo
     from sarit.client.sync.membership_list import Member
     from sarit.client.sync.revisioned_stream import Revision
     from sarit.client.tables.changes import Change, Insert, Put, Remove, Replace
@@ -143,6 +144,7 @@ _HOMES = {
     "sarit.client.reader.pointers": ("EventPointer",),
     "sarit.client.streams.event_time": ("TimeWindow",),
     "sarit.client.streams.history": ("Epoch",),
+    "sarit.client.streams.jobs": ("JobInfo",),
     "sarit.client.sync.membership_list": ("Member",),
     "sarit.client.sync.revisioned_stream": ("Revision",),
     "sarit.client.tables.changes": (
@@ -224,6 +226,7 @@ __all__ = [
     "GroupSegment",
     "Insert",
     "Invalid",
+    "JobInfo",
     "Key",
     "KeyPart",
     "LeaderElection",

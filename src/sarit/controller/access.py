@@ -307,6 +307,9 @@ NEEDS: Final[Mapping[str, Need]] = {
     "creationId": Need(_read, _created),
     "streamProperties": _of_stream(_read),
     "changeStreamProperties": _of_stream(_update),
+    "createJob": _of_stream(_update),
+    "listJobs": _of_stream(_read),
+    "deleteJob": _of_stream(_update),
 }
 
 

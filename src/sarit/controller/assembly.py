@@ -17,6 +17,7 @@ from sarit.controller.calls.cuts import CutCalls
 from sarit.controller.calls.groups import GroupCalls
 from sarit.controller.calls.identity import IdentityCalls
 from sarit.controller.calls.inspection import InspectionCalls
+from sarit.controller.calls.jobs import JobCalls
 from sarit.controller.calls.properties import PropertyCalls
 from sarit.controller.calls.quotas import QuotaCalls
 from sarit.controller.calls.scopes import ScopeCalls
@@ -25,6 +26,7 @@ from sarit.controller.calls.tables import TableCalls
 from sarit.controller.calls.transactions import TransactionCalls
 from sarit.controller.catalog import Catalog
 from sarit.controller.groups import Groups
+from sarit.controller.jobs import JobTable
 from sarit.controller.key_value_tables import KeyValueTables
 from sarit.controller.quotas import QuotaTable
 from sarit.controller.rules import RuleTable
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
 
     from sarit.controller.access import Access
     from sarit.controller.assignment import Address
+    from sarit.controller.jobs import Kinds
     from sarit.controller.ports import Segments, Tables
     from sarit.controller.statistics import ControllerStatistics
     from sarit.env.ports import Env
@@ -70,13 +73,14 @@ class Controller:
     def __init__(
         self, tables: Tables, segments: Segments, env: Env, advertised: Address, times: Times = DEFAULT_TIMES,
         members: Callable[[], Sequence[Address]] | None = None, access: Access | None = None,
-        use_quotas: Callable[[Quotas], Awaitable[None]] | None = None,
+        use_quotas: Callable[[Quotas], Awaitable[None]] | None = None, kinds: Kinds | None = None,
     ) -> None:  # fmt: skip
         """`members`: returns the known addresses of all controllers on these tables; None: this one is alone.
 
         `use_quotas`: gives quotas to the stores; None: no quotas are enforced.
 
-        `access`: checks every call; None: everybody may do everything."""
+        `access`: checks every call; None: everybody may do everything.  `kinds`: of background jobs; None: no job can
+        be created."""
         self._access = access
         self._rules = RuleTable(tables, env, access.use) if access is not None else None
         self.advertised = advertised
@@ -91,6 +95,8 @@ class Controller:
             lambda name, found: self.transactions.workers.drain(name, found),  # transactions are made below
         )  # fmt: skip
         self.groups = Groups(self.catalog, self.streams, env)
+        self.jobs = JobTable(self.catalog)
+        self._kinds = kinds
         self.tables = KeyValueTables(self.catalog, runner, env)
         self.scopes = Scopes(self.catalog, self.streams, self.groups, self.tables, env)
         clock = SteadyClock(env.clock)
@@ -174,5 +180,6 @@ class Controller:
             IdentityCalls(self.catalog),
             groups,
             PropertyCalls(self.catalog),
+            JobCalls(self.catalog, self.jobs, self._kinds),
         )
         return handlers(PRAVEGA, families, limiter, self._access) | handlers(SARIT, own, limiter, self._access)

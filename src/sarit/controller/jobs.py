@@ -9,9 +9,10 @@ So two workers that both believe that a job is theirs do no harm: a step counts 
 the two cannot save.  What a job writes elsewhere carries the fence, and is removed or ignored unless the state that
 refers to it was saved.
 
-*Two rows* in the table of the stream's scope: settings, which never change, and progress (fence, holder, done, state),
-which its holder alone reads and writes.  A job is created in one batch with the condition that its stream is unchanged,
-and the rows go when the stream goes: no stream has the jobs of an earlier one of its name.
+*Two rows* in the table of the stream's scope: settings, which never change, and progress (fence, holder, done, problem,
+held, state), which its holder alone writes.  `held` is a cut beyond which retention does not truncate the stream, as
+one that a subscriber has released (`background/retention.py`).  A job is created in one batch with the condition that
+its stream is unchanged, and the rows go when the stream goes: no stream has the jobs of an earlier one of its name.
 
 *An index* of the jobs to run, in a table of its own, is all that workers poll; claims and saves do not change it.  An
 entry is made before its job, and removed when the job is done or found to be deleted, so it may be stale.  The first
@@ -23,12 +24,14 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from sarit.controller import keys
 from sarit.controller.catalog import scan_whole
 from sarit.controller.limits import (
+    MAX_JOB_HELD_SEGMENTS,
     MAX_JOB_NAME_CHARACTERS,
+    MAX_JOB_PROBLEM_CHARACTERS,
     MAX_JOB_SETTINGS_BYTES,
     MAX_JOB_STATE_BYTES,
     MAX_JOBS_OF_STREAM,
@@ -43,21 +46,43 @@ from sarit.core.versioned_objects import Cursor, pack_long, pack_text
 from sarit.wire.limits import NO_VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
     from typing import TypeAlias
 
     from sarit.controller.catalog import Catalog
+    from sarit.controller.model.cuts import Cut
     from sarit.controller.ports import Tables, TableValue
+    from sarit.core.cuts import StreamCut
 
     Rows: TypeAlias = list[TableValue | None]
-    # Saves a job's state.  Raises Fenced: another worker has claimed the job, or it was deleted; Unavailable: the state
-    # may or may not be saved, so the run has to end; Invalid.
-    Save: TypeAlias = Callable[[bytes], Awaitable[None]]
-    # Works on a job; when it returns, the job is done for ever.  If it raises anything but Fenced, it is called again
-    # after a pause, with the state that was saved last.
-    Runner: TypeAlias = Callable[["Job", Save], Awaitable[None]]
 
 _FORMAT: Final = b"\1"
+
+
+class Save(Protocol):
+    """Saves the progress of a job that runs."""
+
+    async def __call__(self, state: bytes, held: StreamCut | None = None) -> None:
+        """Save the job's state, in place of the one before, and clear its problem.
+
+        `held`: retention truncates the stream at most up to this cut from now on, until the maximum of its policy is
+        reached; None: wherever it likes.  A first `held` may come too late for a truncation under way: read the head of
+        the stream after it.
+
+        Raises Fenced: another worker has claimed the job, or it was deleted; Unavailable: the state may or may not be
+        saved, so the run has to end; Invalid."""
+
+
+class Kinds(Protocol):
+    """The kinds of job that an installation knows."""
+
+    def check(self, kind: str, settings: bytes) -> None:
+        """Check that a job may be created.  Raises Invalid: no such kind, or settings that it does not take."""
+
+    def describe(self, kind: str, state: bytes) -> Mapping[str, str]:
+        """Return a job's state for people; empty: of a kind that is not known here, or it cannot be read."""
+
+
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]*")
 
 
@@ -92,7 +117,9 @@ class Job:
     """A job as it is stored.
 
     `settings`: the user's choices.  `state`: the progress, in a form of the job's kind.  `fence`: the number of claims.
-    `holder`: the worker that has claimed it, as HOST:PORT; empty: none.  `done`: the job is never run again."""
+    `holder`: the worker that has claimed it, as HOST:PORT; empty: none.  `done`: the job is never run again.  `held`:
+    retention truncates up to this cut; None: wherever it likes.  `problem`: why the last run ended early; empty: there
+    was progress since."""
 
     key: JobKey
     settings: bytes = b""
@@ -100,6 +127,14 @@ class Job:
     fence: int = 0
     holder: str = ""
     done: bool = False
+    held: Cut | None = None
+    problem: str = ""
+
+
+if TYPE_CHECKING:
+    # Works on a job; when it returns, the job is done for ever.  If it raises anything but Fenced, it is called again
+    # after a pause, with the state that was saved last.
+    Runner: TypeAlias = Callable[[Job, Save], Awaitable[None]]
 
 
 class FoundJob(NamedTuple):
@@ -121,14 +156,25 @@ class Claim:
     def __repr__(self) -> str:
         return f"<Claim of {self.job.key}, fence {self.job.fence}>"
 
-    async def save(self, state: bytes) -> None:
-        """Save the job's progress.  Raises what a `Save` raises."""
-        await self._write(replace(self.job, state=state))
+    async def save(self, state: bytes, held: StreamCut | None = None) -> None:
+        """Save the job's progress, as `Save` says."""
+        positions = None
+        if held is not None:
+            if held.stream != self.job.key.stream:
+                raise Invalid(f"job {self.job.key} cannot hold data of {held.stream}")
+            positions = {segment.packed: offset for segment, offset in held.positions.items()}
+        await self._write(replace(self.job, state=state, held=positions, problem=""))
         self.saves += 1
 
     async def finish(self) -> None:
         """Mark the job as done.  Raises Fenced, Unavailable."""
-        await self._write(replace(self.job, done=True, holder=""))
+        await self._write(replace(self.job, done=True, holder="", held=None, problem=""))
+
+    async def fail(self, problem: str) -> None:
+        """Note why a run ended, for people; other progress stays as it is.  Raises Fenced, Unavailable."""
+        shown = printable(problem)
+        if shown != self.job.problem:  # each attempt to repeat a run may fail in the same way
+            await self._write(replace(self.job, problem=shown))
 
     async def _write(self, job: Job) -> None:
         # Update the very table that the job was found in: a recreated scope has another table, where the same version
@@ -267,6 +313,19 @@ class JobTable:
         return await self._catalog.in_scope(scope, get)
 
 
+def printable(problem: str) -> str:
+    """Return an error's text as it is stored and shown: bounded, and of characters that can be printed."""
+    return "".join(one if one.isprintable() else " " for one in problem[:MAX_JOB_PROBLEM_CHARACTERS])
+
+
+def held_cut(progress: bytes) -> Cut | None:
+    """Return the cut that the progress of a job holds for it; None: it holds nothing.  Raises Corrupt."""
+    try:
+        return _decode_progress(progress).held
+    except Invalid as error:
+        raise Corrupt(f"the record of a job is damaged: {error}") from None
+
+
 def _check_bytes(key: JobKey, what: str, value: bytes, most: int) -> None:
     if len(value) > most:
         raise Invalid(f"the {what} of job {key} have {len(value)} bytes; the most is {most}")
@@ -274,17 +333,40 @@ def _check_bytes(key: JobKey, what: str, value: bytes, most: int) -> None:
 
 def _encode_progress(job: Job) -> bytes:
     _check_bytes(job.key, "state", job.state, MAX_JOB_STATE_BYTES)
-    return b"".join((_FORMAT, bytes((job.done,)), pack_long(job.fence), pack_text(job.holder), job.state))
+    if job.held is not None and len(job.held) > MAX_JOB_HELD_SEGMENTS:
+        raise Invalid(f"job {job.key} holds {len(job.held)} segments; the most is {MAX_JOB_HELD_SEGMENTS}")
+    held = b"\0" if job.held is None else b"\1" + codec.pack_cut(job.held)
+    head = (_FORMAT, bytes((job.done,)), pack_long(job.fence), pack_text(job.holder), pack_text(job.problem), held)
+    return b"".join((*head, job.state))
+
+
+class _Progress(NamedTuple):
+    done: bool
+    fence: int
+    holder: str
+    problem: str
+    held: Cut | None
+    state: bytes
+
+
+def _decode_progress(row: bytes) -> _Progress:
+    cursor = _opened(row)
+    done, fence, holder, problem = bool(cursor.number(1)), cursor.compact_long(), cursor.text(), cursor.text()
+    held = codec.take_cut(cursor) if cursor.number(1) else None
+    return _Progress(done, fence, holder, problem, held, cursor.take_rest())
+
+
+def _opened(row: bytes) -> Cursor:
+    cursor = Cursor(row)
+    if (found := cursor.take(1)) != _FORMAT:
+        raise Invalid(f"its format is {found[0]}, and {_FORMAT[0]} is known")
+    return cursor
 
 
 def _decode(key: JobKey, settings: TableValue, progress: TableValue) -> Job:
     try:
-        chosen, cursor = Cursor(settings.value), Cursor(progress.value)
-        for each in (chosen, cursor):
-            if (found := each.take(1)) != _FORMAT:
-                raise Invalid(f"its format is {found[0]}, and {_FORMAT[0]} is known")
-        done, fence, holder = bool(cursor.number(1)), cursor.compact_long(), cursor.text()
-        return Job(key, chosen.take_rest(), cursor.take_rest(), fence, holder, done)
+        chosen, found = _opened(settings.value).take_rest(), _decode_progress(progress.value)
+        return Job(key, chosen, found.state, found.fence, found.holder, found.done, found.held, found.problem)
     except Invalid as error:
         raise Corrupt(f"the record of job {key} is damaged: {error}") from None
 

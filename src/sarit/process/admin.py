@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from sarit.admin.console.view import NodeView
     from sarit.admin.server import AdminServer
     from sarit.client.aio import Client
-    from sarit.client.core.login import Credentials
     from sarit.env.ports import Env
     from sarit.process.addresses import Addressed
     from sarit.process.observation.health import Health
@@ -150,23 +149,11 @@ class Admin:
     ) -> None:
         from sarit.admin.callers import Callers, current_peer
         from sarit.admin.rest.routes import routes
-        from sarit.client.aio import connect_in_process
-        from sarit.client.core.addresses import default_traces
-        from sarit.client.core.login import BearerToken
-        from sarit.env.real import real_env
-        from sarit.rpc.in_process import LocalChannel
+        from sarit.process.own_client import client_factory, own_credentials
 
         assert self._gate is not None
-        logins, tls = self._security.logins(self._env), self._security.own_tls()
-        context = None if tls is None else tls.context()
-        use = None if context is None else lambda: context
-        env = real_env(client_tls=use, traces=default_traces(), service="sarit-client")
-        channel = LocalChannel(calls, current_peer.get)
-
-        def connect(credentials: Credentials | None) -> Client:
-            return connect_in_process(controller, channel, env, HTTP_RETRY_SECONDS, credentials)
-
-        self._client = connect(None if logins is None else BearerToken(logins.own_token()))
+        connect = client_factory(controller, calls, self._security, current_peer.get, HTTP_RETRY_SECONDS)
+        self._client = connect(own_credentials(self._security, self._env))
         self.metrics.serve(self._client)
         self._callers = Callers(self._gate, self._client, connect)
         server.add(routes(self._callers))

@@ -17,6 +17,7 @@ from sarit.env.background import Background
 from sarit.env.limits import LISTEN_BACKLOG
 from sarit.env.passed_sockets import listen
 from sarit.process.addresses import advertised_address, advertised_port, bound_address, naming_port
+from sarit.process.job_kinds import JobKinds, JobRunners
 from sarit.process.limits import STORES_RETRY_SECONDS
 from sarit.process.registry_tables import RegistryTables
 from sarit.process.signals import run_unless
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from sarit.env.tls_server import TlsServer
     from sarit.process.addresses import Addressed
     from sarit.process.admin import Admin
+    from sarit.process.job_kinds import JobConfig
     from sarit.process.reload import LiveSettings
     from sarit.process.security import Security
     from sarit.security.quotas import Quotas
@@ -68,7 +70,7 @@ class ControllerSettings:
     """The choices of an operator for a controller.  Port 0 picks a free one.
 
     `port_option`: the option that chose the port, for errors.  `drain_seconds`: how long calls under way may take when
-    it stops.  `quotas`: follow the table of quotas."""
+    it stops.  `quotas`: follow the table of quotas.  `jobs`: for jobs that clients create; None: they cannot."""
 
     addressed: Addressed
     port: int
@@ -77,6 +79,7 @@ class ControllerSettings:
     port_option: str = "--controller-port"
     drain_seconds: float = 0.0
     quotas: bool = True
+    jobs: JobConfig | None = None
 
 
 class ControllerRole:
@@ -96,6 +99,7 @@ class ControllerRole:
         self.controller = Controller(
             stores.tables, stores.segments, env, address, settings.times, members, access=self._access,
             use_quotas=stores.use_quotas if settings.quotas else None,
+            kinds=None if settings.jobs is None else JobKinds(settings.jobs),
         )  # fmt: skip
         self.listener = GrpcListener(self.controller.services(), settings.max_api_connections)
         self._settings = settings
@@ -117,6 +121,15 @@ class ControllerRole:
     def registry_tables(self, installation: str) -> RegistryTables:
         """Return what a schema registry of this process needs.  `installation`: the id of the node or the cluster."""
         return RegistryTables(self._stores.tables, installation, self._access, self._security.audit(self._env))
+
+    def runners(self, config: JobConfig) -> JobRunners:
+        """Return what runs background jobs in this process."""
+
+        def address() -> str:
+            host, port = self.controller.advertised
+            return f"{host}:{port}"
+
+        return JobRunners(config, self._env, self._security, address, self.listener.handlers)
 
     async def open(self) -> None:
         """Start the controller, as soon as the stores of its tables serve.  Raises Invalid, Corrupt."""

@@ -111,6 +111,10 @@ SECURITY_FILES_INTERVAL_SECONDS: Final = 5.0
 # A worker asks so often whether a job was created or is over: one request.
 JOBS_POLL_SECONDS: Final = 2.0
 JOB_RETRY_SECONDS: Final = 1.0
+# What a job asks of the controller and the stores is repeated for so long, before the run ends with an error.
+JOB_CALL_RETRY_SECONDS: Final = 30.0
+MAX_JOB_STATE_TEXTS: Final = 32  # as a job's kind describes its state
+MAX_JOB_STATE_TEXT_CHARACTERS: Final = 16_384
 MAX_JOB_RETRY_SECONDS: Final = 60.0
 JOB_CLAIMS_AT_ONCE: Final = 16  # of one worker, which may find thousands of jobs at its start
 # A job whose holder has saved nothing for so long is taken from it, although it lives.

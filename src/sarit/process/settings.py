@@ -180,7 +180,7 @@ class NodeConfig:
     `http_port`: of health, metrics, REST, console; None: none.  With `processes` it is the controller's, and the next
     ones are the stores'.
     `registry`: the schema registry; None: none.
-    `catalogs`: the file with the Iceberg catalogs; None: there are none.
+    `catalogs`: the file with the Iceberg catalogs; None: there are none.  `jobs`: run background jobs.
     `processes`: how many store processes; with more than one the controller has a process of its own.
     `accept_data_loss`: go on without pieces of the directory that are missing or damaged.
     `allow_damaged`: serve the containers that are not damaged.
@@ -213,6 +213,7 @@ class NodeConfig:
     http_port: int | None = None
     registry: RegistryConfig | None = None
     catalogs: str | None = None
+    jobs: bool = False
     options: tuple[ShownOption, ...] = ()
     open_files: int | None = None
     security: SecurityConfig = field(default_factory=SecurityConfig)

@@ -19,6 +19,7 @@ from sarit.process.addresses import (
 )
 from sarit.process.backup_source import BackupSource
 from sarit.process.controller_role import ControllerRole, ControllerSettings
+from sarit.process.job_kinds import job_config
 from sarit.process.observation.metrics import Metrics
 from sarit.process.observation.start_line import StartLine, limit_fact, recovery_fact
 from sarit.process.ownership.claims import claim_directory, claim_long_term_storage, own_token
@@ -57,7 +58,7 @@ class Node:
     """A node in one process: a store, the controller that calls it, and a worker for background jobs.
 
     `secret`, `quotas`: see `Ownership` and `ControllerSettings`.  `jobs`: for each kind of job, the function that runs
-    it; without any there is no worker."""
+    it, in place of those of `config`; without any there is no worker."""
 
     def __init__(
         self, config: NodeConfig, env: Env, parts: StoreParts, damaged: Mapping[int, str] | None = None,
@@ -72,8 +73,9 @@ class Node:
         self.store_role = StoreRole(store_settings(config, damaged), env, parts, self.security, owner)
         self.store, self.meters, self.server = self.store_role.store, self.store_role.meters, self.store_role.listener
         self.stores = InProcessStores(self.store, self.meters, self.store_role.scale_requests, self._store_address)
+        of_jobs = job_config(config)
         settings = ControllerSettings(
-            config, config.controller_port, config.max_api_connections, config.times, quotas=quotas
+            config, config.controller_port, config.max_api_connections, config.times, quotas=quotas, jobs=of_jobs
         )
         self.controller_role = ControllerRole(
             settings, env, self.stores, self.security, share=self._share if config.one_port else None
@@ -84,6 +86,10 @@ class Node:
             from sarit.process.worker_role import WorkerRole as Worker
 
             self.worker = Worker(self.controller.catalog, jobs, env, self.controller.assignment)
+        elif of_jobs is not None:
+            from sarit.process.worker_role import worker_of
+
+            self.worker = worker_of(self.controller_role, of_jobs, env)
         self._host = advertised_address(config)
 
     def __repr__(self) -> str:

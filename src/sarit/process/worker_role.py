@@ -25,10 +25,11 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from sarit.controller.jobs import JobTable
+from sarit.controller.jobs import JobTable, printable
 from sarit.core.errors import Fenced, SaritError
 from sarit.core.repeated_log import RepeatedLog
 from sarit.env.background import Background
+from sarit.process.job_kinds import JobStatistics
 from sarit.process.limits import (
     JOB_CLAIMS_AT_ONCE,
     JOB_HOLDER_GRACE_SECONDS,
@@ -38,12 +39,14 @@ from sarit.process.limits import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from sarit.controller.assignment import Address, Assignment
     from sarit.controller.catalog import Catalog
     from sarit.controller.jobs import Claim, FoundJob, JobKey, Runner
     from sarit.env.ports import Env
+    from sarit.process.controller_role import ControllerRole
+    from sarit.process.job_kinds import JobConfig
 
 _log = logging.getLogger("sarit.process")
 
@@ -51,8 +54,15 @@ _log = logging.getLogger("sarit.process")
 class WorkerRole:
     """Runs the jobs of one process's buckets."""
 
-    def __init__(self, catalog: Catalog, runners: Mapping[str, Runner], env: Env, assignment: Assignment) -> None:
-        """`runners`: of the kinds that this process knows, by their names.  `assignment`: among the workers."""
+    def __init__(
+        self, catalog: Catalog, runners: Mapping[str, Runner], env: Env, assignment: Assignment,
+        statistics: JobStatistics | None = None, close: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:  # fmt: skip
+        """`runners`: of the kinds that this process knows, by their names.  `assignment`: among the workers.
+
+        `close`: called when the role has stopped, to close what the runners use."""
+        self.statistics = statistics or JobStatistics()
+        self._close = close
         self._jobs = JobTable(catalog)
         self._runners = runners
         self._clock = env.clock
@@ -73,6 +83,8 @@ class WorkerRole:
     async def stop(self) -> None:
         """Stop all jobs where they are.  Others claim them when this process is no worker any more."""
         await self._background.close()
+        if self._close is not None:
+            await self._close()
 
     async def _follow(self) -> None:
         while True:
@@ -116,12 +128,30 @@ class WorkerRole:
                 _log.info("%s", error)
             except SaritError as error:
                 self._repeated.warning(key, f"job {key} is tried again: {error}")
-            except Exception as error:
-                self._repeated.critical(key, f"job {key} failed and is tried again: internal error: {error}")
+                await self._note(work, str(error))
+            except asyncio.CancelledError:
+                if is_cancelled():
+                    raise
+                await self._failed(key, work, "its work was cancelled")
+            except (Exception, SystemExit) as error:
+                await self._failed(key, work, f"{type(error).__name__}: {error}")
             if work.claim is not None and work.claim.saves:
                 pause = JOB_RETRY_SECONDS
             await asyncio.sleep(pause)
             pause = min(2 * pause, MAX_JOB_RETRY_SECONDS)
+
+    async def _failed(self, key: JobKey, work: _Work, why: str) -> None:
+        self._repeated.critical(key, f"job {key} failed and is tried again: internal error: {printable(why)}")
+        await self._note(work, f"internal error: {why}")
+
+    async def _note(self, work: _Work, problem: str) -> None:
+        """Store why the run of a job ended, if it is still ours."""
+        if work.claim is None or work.claim.job.done:
+            return
+        kind = work.claim.job.key.kind
+        self.statistics.failures[kind] = self.statistics.failures.get(kind, 0) + 1
+        with suppress(SaritError):  # the next claim tells who has it
+            await work.claim.fail(problem)
 
     async def _attempt(self, key: JobKey, work: _Work) -> bool:
         """Return whether the job is over; False: another worker holds it.  Raises what its runner raises."""
@@ -134,6 +164,7 @@ class WorkerRole:
             if self._is_held(found, work):
                 return False
             work.claim = await self._jobs.claim(found, self._name)
+        self.statistics.runs[key.kind] = self.statistics.runs.get(key.kind, 0) + 1
         await self._runners[key.kind](work.claim.job, work.claim.save)
         await work.claim.finish()
         await self._jobs.remove_entry(key, work.entry)
@@ -162,6 +193,15 @@ class WorkerRole:
         return now - work.seen[1] < JOB_HOLDER_GRACE_SECONDS
 
 
+def worker_of(role: ControllerRole, config: JobConfig, env: Env, assignment: Assignment | None = None) -> WorkerRole:
+    """Return a worker that runs jobs of all kinds by the controller of this process.
+
+    `assignment`: among the workers; None: every controller is one."""
+    runners = role.runners(config)
+    among = assignment or role.controller.assignment
+    return WorkerRole(role.controller.catalog, runners.by_kind(), env, among, runners.statistics, runners.close)
+
+
 class _Work:
     """One job of ours.  `entry`: the version of its entry in the index, as it was listed last."""
 
@@ -171,6 +211,12 @@ class _Work:
         self.entry = entry
         self.claim: Claim | None = None
         self.seen: tuple[int, float] | None = None  # the version of the progress of another holder, and since when
+
+
+def is_cancelled() -> bool:
+    """Return whether somebody asked the present task to end, rather than a task that it waited for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _name_of(worker: Address) -> str:

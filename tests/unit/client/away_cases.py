@@ -210,7 +210,9 @@ async def byte_reader(world: World, method: str) -> Any:
 # -- one stream -------------------------------------------------------------------------------------
 
 
-@case(*(f"Stream.{each}" for each in ("segments", "epochs", "batch", "creation_id", "properties", "subscribers")))
+@case(
+    *(f"Stream.{each}" for each in ("segments", "epochs", "batch", "creation_id", "properties", "subscribers", "jobs"))
+)
 async def stream(world: World, method: str) -> Any:
     await world.with_stream()
     return getattr(world.client.stream(world.stream), method)
@@ -219,6 +221,7 @@ async def stream(world: World, method: str) -> Any:
 @case(
     *("Stream.scale", "Stream.split", "Stream.merge", "Stream.next_cut", "Stream.fetch_event", "Stream.read_slice"),
     *("Stream.boundaries", "Stream.event_ends", "Stream.cut_at", "Stream.set_properties", "Stream.drop_subscriber"),
+    *("Stream.create_job", "Stream.delete_job"),
 )
 async def stream_with_arguments(world: World, method: str) -> Any:
     await world.with_stream(segments=2)
@@ -231,6 +234,7 @@ async def stream_with_arguments(world: World, method: str) -> Any:
         "next_cut": ["head", 10],
         **{each: [FIRST, 0, 1000, 10] for each in ("boundaries", "event_ends")},
         **{"cut_at": [1_700_000_000_000], "drop_subscriber": ["s/g"]},
+        **{"create_job": ["count", b"{}"], "delete_job": ["count"]},
         "set_properties": [{"time-unit": "seconds"}],
         "fetch_event": [EventPointer(StreamName.parse(world.stream), FIRST, 0, 9)],
         "read_slice": slices[:1],

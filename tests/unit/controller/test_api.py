@@ -67,6 +67,9 @@ OWN_CALLS = (
     "dropSubscriber",
     "streamProperties",
     "changeStreamProperties",
+    "createJob",
+    "listJobs",
+    "deleteJob",
 )
 
 

@@ -8,14 +8,16 @@ from dataclasses import replace
 
 import pytest
 
+from sarit.controller import jobs as jobs_module
 from sarit.controller import keys
 from sarit.controller.assignment import Assignment
 from sarit.controller.catalog import Catalog
 from sarit.controller.jobs import Job, JobKey, JobTable
 from sarit.controller.limits import MAX_JOB_SETTINGS_BYTES, MAX_JOB_STATE_BYTES, MAX_JOBS_OF_STREAM
 from sarit.controller.ports import TableUpdate
+from sarit.core.cuts import StreamCut
 from sarit.core.errors import Corrupt, Exists, Fenced, Invalid, NotFound, Unavailable
-from sarit.core.names import StreamName
+from sarit.core.names import SegmentId, StreamName
 from sarit.process import worker_role
 from sarit.process.limits import JOB_HOLDER_GRACE_SECONDS
 from sarit.process.worker_role import WorkerRole
@@ -44,8 +46,8 @@ class History(dict):
 
 
 def decoded(progress: bytes) -> Job:
-    done, fence, holder = progress[1], progress[2], progress[5 : 5 + progress[4]].decode()
-    return Job(KEY, b"", progress[5 + progress[4] :], fence, holder, bool(done))
+    row = jobs_module._decode_progress(progress)
+    return Job(KEY, b"", row.state, row.fence, row.holder, row.done, row.held, row.problem)
 
 
 class Count:
@@ -121,9 +123,15 @@ def test_rows_have_the_bytes_of_the_document():
         await claim.save(b"at 7")
         assert site.index() == [b"s/t/count/a"]
         assert site.history[b"o/t/j/count/a"].value == bytes.fromhex("01 7b7d")
-        assert site.history[b"o/t/s/count/a"].value == bytes.fromhex("01 00 03 0003 683a39 61742037")
+        assert site.history[b"o/t/s/count/a"].value == bytes.fromhex("01 00 03 0003 683a39 0000 00 61742037")
         assert await site.jobs.list(STREAM) == [claim.job]
         assert claim.job == Job(KEY, b"{}", b"at 7", 3, "h:9")
+        await claim.save(b"at 8", StreamCut(STREAM, {SegmentId(0, 1): 9}))
+        await claim.fail("no\nluck")
+        assert site.history[b"o/t/s/count/a"].value == bytes.fromhex(
+            "01 00 03 0003 683a39 0007 6e6f206c75636b 01 01 0000000000000001 0000000000000009 61742038"
+        )
+        assert (await site.jobs.list(STREAM))[0] == Job(KEY, b"{}", b"at 8", 3, "h:9", False, {1: 9}, "no luck")
 
     run(main())
 
@@ -175,7 +183,8 @@ def check(written: list[Job]) -> None:
         assert steps in (0, 1), "a step was lost, or done twice"
         if after.fence == before.fence:
             assert after.holder in (before.holder, ""), "two workers share a fence"
-            assert steps or not after.holder, "a claim raised no fence"
+            noted = after.problem != before.problem
+            assert steps or noted or not after.holder, "a claim raised no fence"
         else:
             assert (after.fence, steps) == (before.fence + 1, 0), "a worker saved after another one's claim"
     assert written[-1].state == b"%d" % LAST

@@ -24,7 +24,7 @@ CALLS = {
     "getCurrentSegmentsKeyValueTable": READS, "getKeyValueTableConfiguration": READS, "listSubscribers": READS,
     "createReaderGroup": READS, "getReaderGroupConfig": READS, "updateReaderGroup": READS, "deleteReaderGroup": READS,
     "cutAt": READS, "scalingEvents": READS, "creationId": READS, "streamProperties": READS,
-    "changeStreamProperties": WRITES,
+    "changeStreamProperties": WRITES, "createJob": WRITES, "deleteJob": WRITES, "listJobs": READS,
     "createScope": WRITES, "deleteScope": WRITES, "deleteScopeRecursive": WRITES, "createStream": WRITES,
     "updateStream": WRITES, "truncateStream": WRITES, "sealStream": WRITES, "deleteStream": WRITES, "scale": WRITES,
     "createTransaction": WRITES, "pingTransaction": WRITES, "commitTransaction": WRITES, "abortTransaction": WRITES,

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from sarit.client.streams.event_time import TimeWindow
     from sarit.client.streams.event_time import TimeWindows as AioTimeWindows
     from sarit.client.streams.history import Epoch
+    from sarit.client.streams.jobs import JobInfo
     from sarit.client.streams.stream import Stream as AioStream
     from sarit.core.cuts import StreamCut
     from sarit.core.names import SegmentId, StreamName
@@ -150,6 +151,23 @@ class Stream:
         `nanoseconds` or `none`.  `schema-header` says which header its events begin with: `confluent`, `pravega` or
         `none`.  A name of your own has a dot.  Raises NotFound, Invalid."""
         return self._run(self._inner.set_properties(changes))
+
+    def jobs(self) -> list[JobInfo]:
+        """Return its background jobs, in order of kind and name; none where the server has no such call.  Raises
+        NotFound."""
+        return self._run(self._inner.jobs())
+
+    def create_job(self, kind: str, settings: bytes, name: str = "main") -> bool:
+        """Have the server work on the stream from now on, whoever is connected.
+
+        `kind`: of work; `settings`: the choices, in a form of the kind; `name`: among its jobs of that kind.  True when
+        created, False when there is one (its settings are unchanged).  Raises NotFound, Invalid (the server does not
+        know the kind, or does not take the settings)."""
+        return self._run(self._inner.create_job(kind, settings, name))
+
+    def delete_job(self, kind: str, name: str = "main") -> None:
+        """End a background job.  Raises NotFound (the stream, or it has no such job)."""
+        self._run(self._inner.delete_job(kind, name))
 
     def cut_at(self, time_ms: int) -> StreamCut:
         """Return a cut that every event appended at or after a time is behind; `time_ms`: since 1970, by the node's

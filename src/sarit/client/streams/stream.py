@@ -11,7 +11,7 @@ from sarit.client.core.segments import resolve_cut
 from sarit.client.groups import calls
 from sarit.client.reader import batch, boundaries, pointers
 from sarit.client.session.guard import guarded
-from sarit.client.streams import history, properties
+from sarit.client.streams import history, jobs, properties
 from sarit.client.streams import manual_scaling as scaling
 from sarit.client.streams.event_time import TimeWindows
 from sarit.core.cuts import StreamCut
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from sarit.client.reader.pointers import EventPointer
     from sarit.client.session.session import Session
     from sarit.client.streams.history import Epoch
+    from sarit.client.streams.jobs import JobInfo
     from sarit.core.names import SegmentId, StreamName
 
 
@@ -161,6 +162,23 @@ class Stream:
         `nanoseconds` or `none`.  `schema-header` says which header its events begin with: `confluent`, `pravega` or
         `none`.  A name of your own has a dot.  Raises NotFound, Invalid."""
         return await properties.change(self._session, self.name, changes)
+
+    async def jobs(self) -> list[JobInfo]:
+        """Return its background jobs, in order of kind and name; none where the server has no such call.  Raises
+        NotFound."""
+        return await jobs.jobs(self._session, self.name)
+
+    async def create_job(self, kind: str, settings: bytes, name: str = "main") -> bool:
+        """Have the server work on the stream from now on, whoever is connected.
+
+        `kind`: of work; `settings`: the choices, in a form of the kind; `name`: among its jobs of that kind.  True when
+        created, False when there is one (its settings are unchanged).  Raises NotFound, Invalid (the server does not
+        know the kind, or does not take the settings)."""
+        return await jobs.create(self._session, self.name, kind, settings, name)
+
+    async def delete_job(self, kind: str, name: str = "main") -> None:
+        """End a background job.  Raises NotFound (the stream, or it has no such job)."""
+        await jobs.delete(self._session, self.name, kind, name)
 
     async def cut_at(self, time_ms: int) -> StreamCut:
         """Return a cut that every event appended at or after a time is behind; `time_ms`: since 1970, by the node's

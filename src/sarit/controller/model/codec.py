@@ -77,7 +77,7 @@ def encode_stream(record: StreamRecord) -> bytes:
             pack_long(record.created_ms),
             pack_int(record.first_number),
             _encode_epochs(record.epochs),
-            _encode_cut(record.head),
+            pack_cut(record.head),
             bytes((work.kind,)),
             # The record of a stream without pending work ends here.
             b""
@@ -113,7 +113,7 @@ def _config_alone(c: Cursor) -> StreamConfig:
 
 def _stream(c: Cursor) -> StreamRecord:
     state, config, created_ms, first = State(c.number(1)), _decode_config(c), c.compact_long(), c.compact_int()
-    epochs, head, kind = _decode_epochs(c), _decode_cut(c), WorkKind(c.number(1))
+    epochs, head, kind = _decode_epochs(c), take_cut(c), WorkKind(c.number(1))
     if kind is WorkKind.NONE:
         return StreamRecord(state, config, created_ms, first, epochs, head)
     segments, planned = _decode_ids(c), _decode_epochs(c)
@@ -194,32 +194,32 @@ def decode_table(data: bytes) -> TableRecord:
 
 def encode_subscriber(record: SubscriberRecord) -> bytes:
     """Encode a subscriber's record."""
-    return _VERSION + _SUBSCRIBER.pack(record.generation) + pack_text(record.group_id) + _encode_cut(record.cut)
+    return _VERSION + _SUBSCRIBER.pack(record.generation) + pack_text(record.group_id) + pack_cut(record.cut)
 
 
 def decode_subscriber(data: bytes) -> SubscriberRecord:
     """Decode a subscriber's record."""
-    return _decode(data, lambda c: SubscriberRecord(_int64(c), c.text(), _decode_cut(c)))
+    return _decode(data, lambda c: SubscriberRecord(_int64(c), c.text(), take_cut(c)))
 
 
 def encode_writer(record: WriterRecord) -> bytes:
     """Encode a writer's note."""
-    return _VERSION + _INT64.pack(record.time) + _encode_cut(record.position) + bytes((record.leaving,))
+    return _VERSION + _INT64.pack(record.time) + pack_cut(record.position) + bytes((record.leaving,))
 
 
 def decode_writer(data: bytes) -> WriterRecord:
     """Decode a writer's note."""
-    return _decode(data, lambda c: WriterRecord(_int64(c), _decode_cut(c), c.number(1) != 0))
+    return _decode(data, lambda c: WriterRecord(_int64(c), take_cut(c), c.number(1) != 0))
 
 
 def encode_cut(record: CutRecord) -> bytes:
     """Encode a recorded cut."""
-    return _VERSION + pack_long(record.time_ms) + pack_long(record.size) + _encode_cut(record.cut)
+    return _VERSION + pack_long(record.time_ms) + pack_long(record.size) + pack_cut(record.cut)
 
 
 def decode_cut(data: bytes) -> CutRecord:
     """Decode a recorded cut."""
-    return _decode(data, lambda c: CutRecord(c.compact_long(), c.compact_long(), _decode_cut(c)))
+    return _decode(data, lambda c: CutRecord(c.compact_long(), c.compact_long(), take_cut(c)))
 
 
 def encode_transaction(r: TransactionRecord) -> bytes:
@@ -399,12 +399,14 @@ def _decode_ids(c: Cursor) -> tuple[int, ...]:
     return tuple(c.compact_long() for _ in range(c.compact_int()))
 
 
-def _encode_cut(cut: Mapping[int, int]) -> bytes:
+def pack_cut(cut: Mapping[int, int]) -> bytes:
+    """Encode a cut as a part of a record."""
     pairs = (_INT64.pack(segment) + _INT64.pack(offset) for segment, offset in sorted(cut.items()))
     return pack_int(len(cut)) + b"".join(pairs)
 
 
-def _decode_cut(c: Cursor) -> Cut:
+def take_cut(c: Cursor) -> Cut:
+    """Decode a cut that is a part of a record.  Raises Invalid."""
     count = c.compact_int()
     numbers = struct.unpack(f">{2 * count}q", c.take(16 * count))
     return dict(sorted(zip(numbers[::2], numbers[1::2], strict=True)))
@@ -414,11 +416,11 @@ Cuts = tuple[tuple[StreamName, tuple[tuple[int, int], ...]], ...]
 
 
 def _encode_cuts(cuts: Cuts) -> bytes:
-    return pack_int(len(cuts)) + b"".join(_encode_name(name) + _encode_cut(dict(cut)) for name, cut in cuts)
+    return pack_int(len(cuts)) + b"".join(_encode_name(name) + pack_cut(dict(cut)) for name, cut in cuts)
 
 
 def _decode_cuts(c: Cursor) -> Cuts:
-    return tuple((_decode_name(c), tuple(_decode_cut(c).items())) for _ in range(c.compact_int()))
+    return tuple((_decode_name(c), tuple(take_cut(c).items())) for _ in range(c.compact_int()))
 
 
 def _encode_name(name: StreamName) -> bytes:

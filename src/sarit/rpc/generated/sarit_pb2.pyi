@@ -243,3 +243,78 @@ class ChangeStreamPropertiesRequest(_message.Message):
     stream: str
     properties: _containers.ScalarMap[str, str]
     def __init__(self, scope: _Optional[str] = ..., stream: _Optional[str] = ..., properties: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class CreateJobRequest(_message.Message):
+    __slots__ = ("scope", "stream", "kind", "name", "settings")
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    scope: str
+    stream: str
+    kind: str
+    name: str
+    settings: bytes
+    def __init__(self, scope: _Optional[str] = ..., stream: _Optional[str] = ..., kind: _Optional[str] = ..., name: _Optional[str] = ..., settings: _Optional[bytes] = ...) -> None: ...
+
+class CreateJobResponse(_message.Message):
+    __slots__ = ("created",)
+    CREATED_FIELD_NUMBER: _ClassVar[int]
+    created: bool
+    def __init__(self, created: _Optional[bool] = ...) -> None: ...
+
+class ListJobsRequest(_message.Message):
+    __slots__ = ("scope", "stream")
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    scope: str
+    stream: str
+    def __init__(self, scope: _Optional[str] = ..., stream: _Optional[str] = ...) -> None: ...
+
+class JobState(_message.Message):
+    __slots__ = ("kind", "name", "settings", "state", "holder", "done", "problem")
+    class StateEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    HOLDER_FIELD_NUMBER: _ClassVar[int]
+    DONE_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    name: str
+    settings: bytes
+    state: _containers.ScalarMap[str, str]
+    holder: str
+    done: bool
+    problem: str
+    def __init__(self, kind: _Optional[str] = ..., name: _Optional[str] = ..., settings: _Optional[bytes] = ..., state: _Optional[_Mapping[str, str]] = ..., holder: _Optional[str] = ..., done: _Optional[bool] = ..., problem: _Optional[str] = ...) -> None: ...
+
+class ListJobsResponse(_message.Message):
+    __slots__ = ("jobs",)
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    jobs: _containers.RepeatedCompositeFieldContainer[JobState]
+    def __init__(self, jobs: _Optional[_Iterable[_Union[JobState, _Mapping]]] = ...) -> None: ...
+
+class DeleteJobRequest(_message.Message):
+    __slots__ = ("scope", "stream", "kind", "name")
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    scope: str
+    stream: str
+    kind: str
+    name: str
+    def __init__(self, scope: _Optional[str] = ..., stream: _Optional[str] = ..., kind: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
+
+class DeleteJobResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
