@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import json
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
@@ -12,16 +11,10 @@ from sarit.core.envelope import Envelope
 from sarit.core.errors import Corrupt, Invalid, NotFound
 from sarit.core.limits import EVENT_HEADER_BYTES
 from sarit.core.properties import CONFLUENT, NO_HEADER, PRAVEGA, SCHEMA_HEADER
-from sarit.schemas.definitions import Kind
-from sarit.schemas.documents import DocumentReader
-from sarit.schemas.schema_text import shown
-from sarit.serializers.headers import (
-    confluent_id,
-    default_subject,
-    parse_message_indexes,
-    pravega_id,
-)
-from sarit.serializers.limits import HEADER_BYTES
+from sarit.env.real import RealClock
+from sarit.serializers.event_documents import document_reader, event_document, files_reader
+from sarit.serializers.headers import default_subject, header_number
+from sarit.serializers.known_readers import KnownReaders, NoReader
 from sarit.serializers.schema import PROTOBUF
 
 if TYPE_CHECKING:
@@ -29,20 +22,16 @@ if TYPE_CHECKING:
 
     from sarit.core.cuts import StreamCut
     from sarit.core.names import SegmentId, StreamName
+    from sarit.schemas.documents import DocumentReader
     from sarit.serializers.pravega_registry import PravegaRegistry
     from sarit.serializers.registry_client import RegistryClient
-    from sarit.serializers.schema import Schema
-
-_FIRST_MESSAGE: Final[tuple[int, ...]] = (0,)
 
 
 class Header(Protocol):
     """A kind of header, with the registry that knows the numbers in it."""
 
+    header: str
     name: str  # of the number, for messages
-
-    def number(self, event: bytes) -> int:
-        """Return the number in the header of an event.  Raises Invalid: it has none."""
 
     def reader(self, number: int) -> DocumentReader:
         """Return a reader of the schema that a number stands for.  Raises NotFound, Invalid."""
@@ -51,6 +40,7 @@ class Header(Protocol):
 class ConfluentHeader:
     """Confluent's header: the id of a schema."""
 
+    header = CONFLUENT
     name = "schema id"
 
     def __init__(self, registry: RegistryClient) -> None:
@@ -59,19 +49,17 @@ class ConfluentHeader:
     def __repr__(self) -> str:
         return f"<ConfluentHeader, {self._registry!r}>"
 
-    def number(self, event: bytes) -> int:
-        """Return the schema id of an event.  Raises Invalid."""
-        return confluent_id(event)
-
     def reader(self, number: int) -> DocumentReader:
         """Return a reader of the schema of an id."""
         schema = self._registry.schema_by_id(number)
-        return _reader(schema, self._registry.referenced(schema))
+        others = self._registry.referenced(schema)
+        return document_reader(schema.format, schema.text, {name: one.text for name, one in others.items()})
 
 
 class PravegaHeader:
     """Pravega's header: the id of an encoding in a group."""
 
+    header = PRAVEGA
     name = "encoding id"
 
     def __init__(self, registry: PravegaRegistry, group: str) -> None:
@@ -81,40 +69,14 @@ class PravegaHeader:
     def __repr__(self) -> str:
         return f"<PravegaHeader, group {self._group}, {self._registry!r}>"
 
-    def number(self, event: bytes) -> int:
-        """Return the encoding id of an event.  Raises Invalid."""
-        return pravega_id(event)
-
     def reader(self, number: int) -> DocumentReader:
         """Return a reader of the schema of an encoding."""
         found = self._registry.encoding(self._group, number)
         if found.codec:
             raise Invalid(f"its payload is compressed by the codec {found.codec}, which --decode does not know")
         if found.schema.format == PROTOBUF:
-            return _reader_of_files(found.schema.text, found.type)
-        return _reader(found.schema, {})
-
-
-def _reader(schema: Schema, references: Mapping[str, Schema]) -> DocumentReader:
-    kind = Kind(schema.format) if schema.format in Kind.__members__ else Kind.OPAQUE
-    return DocumentReader(kind, schema.text, {name: one.text for name, one in references.items()})
-
-
-def _reader_of_files(text: str, message: str) -> DocumentReader:
-    """Return a reader of a message of Pravega's Protobuf schema, which is a FileDescriptorSet.  Raises Invalid."""
-    from google.protobuf.descriptor_pb2 import FileDescriptorSet
-    from google.protobuf.message import DecodeError
-
-    try:
-        files = FileDescriptorSet.FromString(base64.b64decode(text, validate=True)).file
-    except (ValueError, DecodeError):
-        raise Invalid("its schema is no set of Protobuf files") from None
-    texts = {file.name: base64.b64encode(file.SerializeToString()).decode() for file in files}
-    for file in files:
-        prefix = f"{file.package}." if file.package else ""
-        if any(f"{message}.".startswith(f"{prefix}{one.name}.") for one in file.message_type):
-            return DocumentReader(Kind.PROTOBUF, texts.pop(file.name), texts, message)
-    raise Invalid(f"its schema has no message {shown(message)}")
+            return files_reader(found.schema.text, found.type)
+        return document_reader(found.schema.format, found.schema.text, {})
 
 
 def header_of(
@@ -147,11 +109,11 @@ class EventDecoder:
         self._header = header
         self._skips = skips
         self._as_json = as_json
-        self._readers: dict[int, DocumentReader] = {}
+        self._readers: KnownReaders[DocumentReader] = KnownReaders(RealClock())
         self.skipped = 0
 
     def __repr__(self) -> str:
-        return f"<EventDecoder of {self._stream}, {len(self._readers)} schemas>"
+        return f"<EventDecoder of {self._stream}, {self._readers!r}>"
 
     def lines(self, events: Sequence[bytes], cut: StreamCut, segment: SegmentId) -> Iterator[bytes | None]:
         """Yield the line of each event of a batch, which begins at `cut`; None: it is skipped.
@@ -182,14 +144,21 @@ class EventDecoder:
         return json.dumps(document, ensure_ascii=False).encode(errors="backslashreplace")
 
     def _decoded(self, payload: bytes) -> tuple[int, Any]:
-        number = self._header.number(payload)
-        reader = self._readers.get(number)
+        number = header_number(self._header.header, payload)
         try:
-            if reader is None:
-                reader = self._readers[number] = self._header.reader(number)
-            indexes, at = _FIRST_MESSAGE, HEADER_BYTES
-            if reader.kind is Kind.PROTOBUF and isinstance(self._header, ConfluentHeader):
-                indexes, at = parse_message_indexes(payload)
-            return number, reader.read(payload[at:], indexes)
+            return number, event_document(self._header.header, self._reader(number), payload)
         except (Invalid, NotFound) as error:
             raise Invalid(f"{self._header.name} {number}: {error}") from None
+
+    def _reader(self, number: int) -> DocumentReader:
+        """Return the reader of a number.  Raises NotFound, Invalid."""
+        found = self._readers.get(number)
+        if isinstance(found, NoReader):
+            raise Invalid(found.why)
+        if found is not None:
+            return found
+        try:
+            return self._readers.add(number, self._header.reader(number))
+        except NotFound as error:
+            self._readers.add_missing(number, str(error))
+            raise

@@ -123,3 +123,5 @@ JOB_HOLDER_GRACE_SECONDS: Final = 60.0
 # -- committers of tables: recorded cuts that are searched for the time of a position -------------
 FIRST_RECORD_STEP_MS: Final = 120_000  # how far back the search goes first: cuts are recorded once a minute
 CLOSE_RECORDS_MS: Final = 1000  # records that are closer to each other are taken for one
+
+OWN_REGISTRY_SECONDS: Final = 10.0  # how long a reader of events waits for the registry of its own process

@@ -38,6 +38,7 @@ PURGED_VERSIONS_PER_BATCH: Final = 100  # each may have 66 rows of encodings
 # -- computing ---------------------------------------------------------------------------------
 MAX_WAITING_FOR_PARSER: Final = 256  # requests that wait for the thread that parses and compares
 MAX_WAITING_PARSER_BYTES: Final = 64 * MIB  # the texts of their schemas
+CACHED_VALUE_SHARE_BYTES: Final = 256  # is added to the size of each cached value, so that small ones are bounded
 CACHED_SCHEMA_BYTES: Final = 32 * MIB  # texts of schemas that were read
 CACHED_DEFINITION_BYTES: Final = 4 * MIB  # texts of the schemas that are kept as they were parsed, which takes more
 READ_FOR_COMPARISON: Final = 50  # versions whose schemas one request reads

@@ -14,18 +14,19 @@ from sarit.registry import records
 from sarit.registry.errors import BadSchema, Full
 from sarit.registry.limits import (
     CACHED_DEFINITION_BYTES,
+    CACHED_VALUE_SHARE_BYTES,
     MAX_COMPARISON_SECONDS,
     MAX_TYPE_CHARACTERS,
     MAX_WAITING_FOR_PARSER,
     MAX_WAITING_PARSER_BYTES,
 )
 from sarit.registry.names import check_text
-from sarit.registry.recent import Recent
 from sarit.registry.values import Schema
 from sarit.schemas.compatibility import refusals
 from sarit.schemas.definitions import Kind, incompatibilities, parse_definition
 from sarit.schemas.limits import MAX_INCOMPATIBILITIES, MAX_SCHEMA_BYTES
 from sarit.schemas.schema_text import shown
+from sarit.serializers.recent_values import RecentValues
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -69,7 +70,9 @@ class Parser:
         self._closed = False
         self._waiting = 0
         self._bytes = 0
-        self._definitions: Recent[int, Definition] = Recent(CACHED_DEFINITION_BYTES)
+        self._definitions: RecentValues[int, Definition] = RecentValues(
+            CACHED_DEFINITION_BYTES, CACHED_VALUE_SHARE_BYTES
+        )
 
     def __repr__(self) -> str:
         return f"<Parser, {self._waiting} requests wait, {self._definitions!r}>"

@@ -11,10 +11,10 @@ from sarit.registry import keys, records
 from sarit.registry.decisions import GroupRows
 from sarit.registry.errors import Missing, NotThere
 from sarit.registry.keys import REGISTRY_TABLE, after_prefix
-from sarit.registry.limits import CACHED_SCHEMA_BYTES, LISTED_AT_ONCE, MAX_ROWS_PER_READ
-from sarit.registry.recent import Recent
+from sarit.registry.limits import CACHED_SCHEMA_BYTES, CACHED_VALUE_SHARE_BYTES, LISTED_AT_ONCE, MAX_ROWS_PER_READ
 from sarit.registry.values import LATEST, FoundVersion, Holder, Settings
 from sarit.schemas.schema_text import shown
+from sarit.serializers.recent_values import RecentValues
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Sequence
@@ -31,7 +31,7 @@ class Rows:
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
-        self._schemas: Recent[int, Schema] = Recent(CACHED_SCHEMA_BYTES)
+        self._schemas: RecentValues[int, Schema] = RecentValues(CACHED_SCHEMA_BYTES, CACHED_VALUE_SHARE_BYTES)
 
     def __repr__(self) -> str:
         return f"<Rows, {self._schemas!r}>"

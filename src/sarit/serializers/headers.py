@@ -14,6 +14,7 @@ import struct
 from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Invalid
+from sarit.core.properties import PRAVEGA
 from sarit.serializers.limits import HEADER_BYTES, MAX_MESSAGE_INDEXES
 
 if TYPE_CHECKING:
@@ -67,6 +68,11 @@ def pravega_id(event: bytes) -> int:
     if found < 0:
         raise Invalid(f"the encoding id {found} of the event is negative")
     return found
+
+
+def header_number(header: str, event: bytes) -> int:
+    """Return the number that an event's header names: `confluent` or `pravega`.  Raises Invalid."""
+    return pravega_id(event) if header == PRAVEGA else confluent_id(event)
 
 
 def message_indexes(indexes: Sequence[int]) -> bytes:

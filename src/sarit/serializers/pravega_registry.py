@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from sarit.core.errors import Conflict, Invalid, NotFound, Unavailable
 from sarit.core.properties import PRAVEGA
 from sarit.serializers.limits import MAX_CACHED_REGISTRATIONS, MAX_CACHED_SCHEMAS
+from sarit.serializers.recent_values import RecentValues
 from sarit.serializers.registry_calls import RegistryCalls, field
-from sarit.serializers.registry_client import Recent
 from sarit.serializers.schema import AVRO, JSON, PROTOBUF, Schema
 
 if TYPE_CHECKING:
@@ -52,8 +52,8 @@ class PravegaRegistry:
     ) -> None:
         self._calls = RegistryCalls(url, "application/json", user=user, password=password, token=token, ca=ca)
         self._namespace = namespace
-        self._encodings = Recent[tuple[str, int], Encoding](MAX_CACHED_SCHEMAS)
-        self._registered = Recent[tuple[str, Schema, str], int](MAX_CACHED_REGISTRATIONS)
+        self._encodings = RecentValues[tuple[str, int], Encoding](MAX_CACHED_SCHEMAS)
+        self._registered = RecentValues[tuple[str, Schema, str], int](MAX_CACHED_REGISTRATIONS)
 
     def __repr__(self) -> str:
         return f"PravegaRegistry({self.url})"
@@ -116,6 +116,10 @@ class PravegaRegistry:
 
     def latest(self, group: str, type: str | None = None) -> Schema:
         """Return the latest schema of a type in a group; None: of the only type.  Raises Invalid: it has several."""
+        return self.latest_typed(group, type)[0]
+
+    def latest_typed(self, group: str, type: str | None = None) -> tuple[Schema, str]:
+        """Return the latest schema of a type in a group, as `latest`, and the name of the type."""
         query = self._query() if type is None else self._query(type=type)
         answer = self._calls.call("GET", ("v1", "groups", group, "schemas"), query)
         found = field(answer, "schemas", list)
@@ -123,7 +127,8 @@ class PravegaRegistry:
             raise NotFound(f"the registry at {self.url} has no schema {type or ''} in group {group}")
         if len(found) > 1:
             raise Invalid(f"group {group} has schemas of {len(found)} types: name one")
-        return _schema(field(found[0], "schemaInfo", dict))
+        info = field(found[0], "schemaInfo", dict)
+        return _schema(info), field(info, "type", str)
 
     def _call(self, method: str, path: tuple[str, ...], body: object = None) -> Any:
         return self._calls.call(method, ("v1", *path), self._query(), body)

@@ -20,34 +20,36 @@ if TYPE_CHECKING:
 
     from sarit.schemas.payloads import PayloadReader, Rows
     from sarit.schemas.protobuf_schema import ProtobufSchema
+    from sarit.serializers.schema_source import WrittenSchema
 
 
 class FileMessages:
-    """The messages of a file; the first one gives the columns."""
+    """The messages of a file, of which one gives the columns."""
 
-    def __init__(self, text: str, references: Sequence[tuple[str, str]]) -> None:
-        """`references`: path of import and text.  Raises Invalid: it cannot be parsed."""
-        self._schema: ProtobufSchema = parse_protobuf(text, dict(references))
+    def __init__(self, schema: WrittenSchema) -> None:
+        """Raises Invalid: it cannot be parsed."""
+        self._schema: ProtobufSchema = parse_protobuf(schema.text, dict(schema.references))
+        self._message = schema.message
 
     @property
-    def first(self) -> str:
-        """The full name of the first message.  Raises Invalid: there is none."""
+    def main(self) -> str:
+        """The full name of the message that payloads are which do not say it.  Raises Invalid: there is none."""
         names = message_names(self._schema)
         if not names:
             raise Invalid("the Protobuf schema has no message")
-        return names[0]
+        return self._message or names[0]
 
     def at(self, indexes: Sequence[int]) -> str:
         """Return the full name of the message at a place.  Raises Invalid: there is none."""
         return message_at(self._schema, indexes)
 
     def columns(self) -> pa.Schema:
-        """Return the columns of the first message.  Raises Invalid."""
-        return protobuf_columns(self._schema, self.first)
+        """Return the columns of the main message.  Raises Invalid."""
+        return protobuf_columns(self._schema, self.main)
 
     def reader(self, wanted: pa.Schema) -> ProtobufReader:
-        """Return a decoder of some columns of the first message.  Raises Invalid for others."""
-        return ProtobufReader(wanted, self._schema, self.first)
+        """Return a decoder of some columns of the main message.  Raises Invalid for others."""
+        return ProtobufReader(wanted, self._schema, self.main)
 
 
 class MessageReader:

@@ -20,19 +20,25 @@ from sarit.schemas.json_reader import JsonReader
 from sarit.schemas.payloads import Rows
 from sarit.schemas.schema_text import shown
 from sarit.serializers.codecs import check_codec, decompressed
-from sarit.serializers.headers import CONFLUENT_MAGIC, PRAVEGA_MAGIC, confluent_id, pravega_id
-from sarit.serializers.limits import HEADER_BYTES, MAX_CACHED_SCHEMAS, MAX_DECOMPRESSED_EVENT_BYTES
-from sarit.serializers.registry_client import Recent
+from sarit.serializers.headers import CONFLUENT_MAGIC, PRAVEGA_MAGIC, header_number
+from sarit.serializers.known_readers import KnownReaders, NoReader
+from sarit.serializers.limits import HEADER_BYTES, MAX_DECOMPRESSED_EVENT_BYTES
 from sarit.serializers.schema import AVRO, JSON, PROTOBUF
 from sarit.serializers.schema_source import UnusableSchema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from sarit.env.ports import Clock
     from sarit.schemas.payloads import PayloadReader
     from sarit.serializers.schema_source import SchemaSource, WrittenSchema
 
 _NO_ID: Final = -1
+_NO_HEADER: Final = NoReader("it has no such header")
+
+
+class _Undecodable(Exception):
+    """The registry has a schema whose payloads this reader does not decode."""
 
 
 class RegisteredReader:
@@ -46,8 +52,10 @@ class RegisteredReader:
         header: str,
         wanted: pa.Schema,
         time_zone: str = "UTC",
+        clock: Clock | None = None,
     ) -> None:
         """`own`: the schema that gives the columns.  `wanted`: some of its columns.  `header`: of the events.
+        `clock`: says when an unknown number is asked for again; None: never by this reader.
 
         Raises Invalid for other columns."""
         self._source = source
@@ -58,24 +66,26 @@ class RegisteredReader:
         # Checks the columns before there is any event.
         self._plain = plain_reader(own, wanted, time_zone)
         self._schema = parse_avro_schema(own.text) if own.format == AVRO else None
-        self._message = _first_message(own) if own.format == PROTOBUF else ""
-        self._decoders = _decoders()
+        self._message = _main_message(own) if own.format == PROTOBUF else ""
+        self._clock = clock
+        self._decoders: KnownReaders[PayloadReader] = KnownReaders(clock)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_decoders": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _decoders=_decoders())
+        self.__dict__.update(state)
+        self._decoders = KnownReaders(self._clock)
 
     def problem(self, payload: bytes) -> str:
         """Return what is wrong with a payload."""
         try:
-            number = (pravega_id if self._header == PRAVEGA else confluent_id)(payload)
+            number = header_number(self._header, payload)
         except Invalid as error:
             return str(error)
         decoder = self._decoder(number)
-        if isinstance(decoder, str):
-            return f"schema {number}: {decoder}"
+        if isinstance(decoder, NoReader):
+            return f"schema {number}: {decoder.why}"
         return f"schema {number}: {decoder.problem(payload[HEADER_BYTES:])}"
 
     def read(self, payloads: pa.Array) -> Rows:
@@ -97,31 +107,30 @@ class RegisteredReader:
 
     def _read_group(self, number: int, bodies: pa.Array) -> Rows:
         """Decode payloads of one schema."""
-        decoder = "" if number == _NO_ID else self._decoder(number)
-        if isinstance(decoder, str):
+        decoder = _NO_HEADER if number == _NO_ID else self._decoder(number)
+        if isinstance(decoder, NoReader):
             return Rows([pa.nulls(len(bodies), field.type) for field in self._wanted], np.ones(len(bodies), bool))
         return decoder.read(bodies)
 
-    def _decoder(self, number: int) -> PayloadReader | str:
+    def _decoder(self, number: int) -> PayloadReader | NoReader:
         """Return the decoder for a schema, or why its payloads cannot be decoded."""
         found = self._decoders.get(number)
-        if found is None:
-            found = self._made(number)
-            self._decoders.put(number, found)
-        return found
-
-    def _made(self, number: int) -> PayloadReader | str:
+        if found is not None:
+            return found
         try:
-            written = self._source.written(self._subject, number)
-        except (NotFound, UnusableSchema) as error:
-            return str(error)
+            return self._decoders.add(number, self._made(number))
+        except (NotFound, UnusableSchema, _Undecodable) as error:
+            return self._decoders.add_missing(number, str(error))
+
+    def _made(self, number: int) -> PayloadReader:
+        written = self._source.written(self._subject, number, self._header)
         if written.format != self._own.format:
-            return f"it is {written.format}, and {self._own.format} is read"
+            raise _Undecodable(f"it is {written.format}, and {self._own.format} is read")
         try:
             check_codec(written.codec)
             decoder = self._decoder_of(written)
         except (Invalid, RecursionError) as error:
-            return str(error)
+            raise _Undecodable(str(error)) from None
         return CompressedReader(decoder, text=self._own.format == JSON) if written.codec else decoder
 
     def _decoder_of(self, written: WrittenSchema) -> PayloadReader:
@@ -130,7 +139,12 @@ class RegisteredReader:
         if self._own.format == PROTOBUF:
             from sarit.serializers.protobuf_messages import FileMessages, MessageReader
 
-            return MessageReader(self._plain, FileMessages(written.text, written.references), self._message)
+            messages = FileMessages(written)
+            if self._header == PRAVEGA:
+                if messages.main != self._message:
+                    raise _Undecodable(f"it is of messages {messages.main}, and messages {self._message} are read")
+                return self._plain
+            return MessageReader(self._plain, messages, self._message)
         if written.text == self._own.text and not written.codec:
             return self._plain
         data, padded = parse_avro_schema(written.text, "the schema"), bool(written.codec)
@@ -144,7 +158,7 @@ def columns_of_schema(schema: WrittenSchema) -> pa.Schema:
     if schema.format == PROTOBUF:
         from sarit.serializers.protobuf_messages import FileMessages
 
-        return FileMessages(schema.text, schema.references).columns()
+        return FileMessages(schema).columns()
     if schema.format == JSON:
         from sarit.schemas.json_columns import json_columns
 
@@ -159,16 +173,16 @@ def plain_reader(schema: WrittenSchema, wanted: pa.Schema, time_zone: str = "UTC
     if schema.format == PROTOBUF:
         from sarit.serializers.protobuf_messages import FileMessages
 
-        return FileMessages(schema.text, schema.references).reader(wanted)
+        return FileMessages(schema).reader(wanted)
     if schema.format == JSON:
         return JsonReader(wanted, time_zone)
     raise Invalid(f"the schema is of the format {shown(schema.format)}, whose data have no columns")
 
 
-def _first_message(schema: WrittenSchema) -> str:
+def _main_message(schema: WrittenSchema) -> str:
     from sarit.serializers.protobuf_messages import FileMessages
 
-    return FileMessages(schema.text, schema.references).first
+    return FileMessages(schema).main
 
 
 class CompressedReader:
@@ -213,10 +227,6 @@ class CompressedReader:
                 part, size = [], 0
         if part:
             yield part
-
-
-def _decoders() -> Recent[int, PayloadReader | str]:
-    return Recent(MAX_CACHED_SCHEMAS)
 
 
 def _numbers(payloads: pa.Array, magic: int) -> Any:

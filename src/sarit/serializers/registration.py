@@ -6,29 +6,27 @@ once for each id that a reader meets.  Encoding and decoding themselves ask nobo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from sarit.core.errors import Invalid, NotFound
 from sarit.core.properties import CONFLUENT, NO_HEADER, PRAVEGA, SCHEMA_HEADER
-from sarit.env.real import RealClock
 from sarit.serializers.codecs import check_codec, decompressed
 from sarit.serializers.headers import confluent_header, confluent_id, default_subject, pravega_header, pravega_id
-from sarit.serializers.limits import (
-    HEADER_BYTES,
-    MAX_CACHED_SCHEMAS,
-    UNKNOWN_SCHEMA_SECONDS,
-)
+from sarit.serializers.known_readers import KnownReaders, NoReader
+from sarit.serializers.limits import HEADER_BYTES
 from sarit.serializers.pravega_registry import PravegaRegistry
 from sarit.serializers.protocols import SchemaNeeded
 from sarit.serializers.registry_client import RegistryClient
 from sarit.serializers.schema import PROTOBUF
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from sarit.core.names import StreamName
+    from sarit.env.ports import Clock
     from sarit.serializers.protocols import Deserializer, Serializer
     from sarit.serializers.schema import Schema
 
@@ -188,9 +186,12 @@ class StreamDecoder(Generic[T]):
 
     `decode` asks nobody: it raises SchemaNeeded for an id that it does not know, whose schema `fetch` gets."""
 
-    def __init__(self, deserializer: Deserializer[T], stream: StreamName, properties: Mapping[str, str]) -> None:
-        self._known: dict[int, Callable[[bytes, int], T]] = {}
-        self._unknown: dict[int, tuple[float, str]] = {}
+    def __init__(
+        self, deserializer: Deserializer[T], stream: StreamName, properties: Mapping[str, str], clock: Clock
+    ) -> None:
+        self._known = KnownReaders[Callable[[bytes, int], T]](clock)
+        # The reader that was used last: most events have the schema of the one before.
+        self._last: tuple[int, Callable[[bytes, int], T]] | None = None
         self._deserializer = deserializer
         self._group = ""
         self._id_of: Callable[[bytes], int] | None = None
@@ -208,7 +209,7 @@ class StreamDecoder(Generic[T]):
         self.decode = self._decode_by_id
 
     def __repr__(self) -> str:
-        return f"StreamDecoder({type(self._deserializer).__name__}, {len(self._known)} schemas)"
+        return f"StreamDecoder({type(self._deserializer).__name__}, {self._known!r})"
 
     def schema_id(self, event: bytes) -> int | None:
         """Return the id that an event's header names; None: it has no header, or another one."""
@@ -220,19 +221,14 @@ class StreamDecoder(Generic[T]):
     def _decode_by_id(self, event: bytes) -> T:
         assert self._id_of is not None
         number = self._id_of(event)
-        decode = self._known.get(number)
-        if decode is None:
-            self._raise_if_unknown(number)
-            raise SchemaNeeded(number)
-        return decode(event, HEADER_BYTES)
-
-    def _raise_if_unknown(self, number: int) -> None:
-        unknown = self._unknown.get(number)
-        if unknown is not None:
-            until, why = unknown
-            if RealClock.monotonic() < until:
-                raise Invalid(why)
-            del self._unknown[number]
+        if self._last is None or self._last[0] != number:
+            found = self._known.get(number)
+            if found is None:
+                raise SchemaNeeded(number)
+            if isinstance(found, NoReader):
+                raise Invalid(found.why)
+            self._last = number, found
+        return self._last[1](event, HEADER_BYTES)
 
     def fetch(self, number: int) -> None:
         """Get the schema of an id from the registry.  Blocks.
@@ -242,21 +238,12 @@ class StreamDecoder(Generic[T]):
         try:
             written, codec = self._written(number)
         except NotFound as error:
-            self._remember(number, error)
+            self._known.add_missing(number, str(error))
             return
         try:
-            decode = self._decoder(written, codec)
+            self._known.add(number, self._decoder(written, codec))
         except Invalid as error:
-            self._remember(number, error)
-            return
-        if len(self._known) >= MAX_CACHED_SCHEMAS:
-            self._known.clear()
-        self._known[number] = decode
-
-    def _remember(self, number: int, error: NotFound | Invalid) -> None:
-        if len(self._unknown) >= MAX_CACHED_SCHEMAS:
-            self._unknown.clear()
-        self._unknown[number] = RealClock.monotonic() + UNKNOWN_SCHEMA_SECONDS, str(error)
+            self._known.add_missing(number, str(error))
 
     def _written(self, number: int) -> tuple[Written, str]:
         """Return what the registry says of an id, and the codec."""

@@ -6,15 +6,14 @@ asked once: the schema of an id, and the id under which a subject holds a text.
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from sarit.core.errors import Invalid, NotFound, Unavailable
 from sarit.core.properties import CONFLUENT
 from sarit.schemas.limits import MAX_SCHEMA_REFERENCES
 from sarit.schemas.schema_text import shown
 from sarit.serializers.limits import MAX_CACHED_REGISTRATIONS, MAX_CACHED_SCHEMAS
+from sarit.serializers.recent_values import RecentValues
 from sarit.serializers.registry_calls import RegistryCalls, field, list_of
 from sarit.serializers.schema import AVRO, Schema, SchemaReference, SchemaVersion
 
@@ -23,9 +22,6 @@ if TYPE_CHECKING:
 
 _CONTENT_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 ALL_CONTEXTS: Final = ":*:"
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 
 class RegistryClient:
@@ -49,8 +45,8 @@ class RegistryClient:
         ca: str | None = None,
     ) -> None:
         self._calls = RegistryCalls(url, _CONTENT_TYPE, user=user, password=password, token=token, ca=ca, coded=True)
-        self._schemas = Recent[tuple[int, str], Schema](MAX_CACHED_SCHEMAS)
-        self._registered = Recent[tuple[str, Schema, bool], int](MAX_CACHED_REGISTRATIONS)
+        self._schemas = RecentValues[tuple[int, str], Schema](MAX_CACHED_SCHEMAS)
+        self._registered = RecentValues[tuple[str, Schema, bool], int](MAX_CACHED_REGISTRATIONS)
 
     def __repr__(self) -> str:
         return f"RegistryClient({self.url})"
@@ -220,38 +216,6 @@ class RegistryClient:
         answer = self._calls.call("DELETE", path, {"permanent": permanent or None})
         self._registered.clear()
         return [answer] if isinstance(answer, int) else list_of(answer, int)
-
-
-class Recent(Generic[K, V]):
-    """A cache of the answers that were asked for last, up to a count.  May be shared by threads."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._found: OrderedDict[K, V] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def __repr__(self) -> str:
-        return f"Recent({len(self._found)} of {self._most})"
-
-    def get(self, key: K) -> V | None:
-        """Return what is kept for a key."""
-        with self._lock:
-            found = self._found.get(key)
-            if found is not None:
-                self._found.move_to_end(key)
-            return found
-
-    def put(self, key: K, value: V) -> None:
-        """Keep a value, and drop the one that nobody has asked for the longest when there are too many."""
-        with self._lock:
-            self._found[key] = value
-            if len(self._found) > self._most:
-                self._found.popitem(last=False)
-
-    def clear(self) -> None:
-        """Drop all."""
-        with self._lock:
-            self._found.clear()
 
 
 def _body(schema: Schema) -> dict[str, Any]:

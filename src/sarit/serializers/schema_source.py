@@ -27,7 +27,8 @@ class WrittenSchema(NamedTuple):
 
     `format`: as registries name it.  `text`: of Avro with what it refers to.  `recursive`: an Avro schema has a type
     that contains itself.  `codec`: of the payloads, "" for none.  `references`: of Protobuf, the path of each import
-    and its text.  `version`: the number of a version that was asked for, where the registry tells it."""
+    and its text.  `version`: the number of a version that was asked for, where the registry tells it.  `message`: the
+    full name of the Protobuf message that payloads are which do not say it; "": the first one of the file."""
 
     format: str
     text: str
@@ -35,6 +36,7 @@ class WrittenSchema(NamedTuple):
     codec: str = ""
     references: tuple[tuple[str, str], ...] = ()
     version: int | None = None
+    message: str = ""
 
 
 class SchemaSource(Protocol):
@@ -43,21 +45,24 @@ class SchemaSource(Protocol):
     Calls block: asyncio's side makes them on a thread.  Raises Unavailable, Unauthenticated, Forbidden, Invalid (the
     call is wrong); NotFound for what the registry does not have; UnusableSchema."""
 
-    def written(self, subject: str, number: int) -> WrittenSchema:
+    def written(self, subject: str, number: int, header: str) -> WrittenSchema:
         """Return the schema that the number in an event's header names.  `subject`: the group, for Pravega's header."""
 
     def version(self, subject: str, version: int | None) -> WrittenSchema:
         """Return a version of a subject; None: the latest one."""
 
 
-def written_schema(format: str, text: str, references: Mapping[str, str], codec: str = "") -> WrittenSchema:
+def written_schema(
+    format: str, text: str, references: Mapping[str, str], codec: str = "", message: str = ""
+) -> WrittenSchema:
     """Return a schema whose data do no harm.  `references`: text by name, a used one before its users.
 
     Raises UnusableSchema for another one."""
     if format == AVRO:
         return _avro(text, references)._replace(codec=codec)
-    kept = tuple(references.items()) if format == PROTOBUF else ()
-    return WrittenSchema(format, text, codec=codec, references=kept)
+    if format != PROTOBUF:
+        return WrittenSchema(format, text, codec=codec)
+    return WrittenSchema(format, text, codec=codec, references=tuple(references.items()), message=message)
 
 
 def _avro(text: str, references: Mapping[str, str]) -> WrittenSchema:

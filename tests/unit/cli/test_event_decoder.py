@@ -110,6 +110,13 @@ def test_event_that_does_not_fit_is_named_by_its_place(fake, capsys, event, why)
     assert where in capsys.readouterr().err
 
 
+def test_unknown_schema_is_asked_for_once(fake):
+    made = decoder(registered(fake), skips=True)
+    assert lines(made, *[confluent_header(99) + b"x"] * 3) == [None] * 3
+    assert made.skipped == 3
+    assert fake.requests.count(("GET", "/schemas/ids/99")) == 1
+
+
 def test_registry_that_is_away_is_no_fault_of_an_event(fake):
     client = registered(fake)
     fake.raw = (500, b"")

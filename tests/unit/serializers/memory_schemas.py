@@ -21,7 +21,7 @@ class MemorySchemas:
         self._numbers.append(schema)
         return len(self._numbers)
 
-    def written(self, subject: str, number: int) -> WrittenSchema:
+    def written(self, subject: str, number: int, header: str) -> WrittenSchema:
         """Return the schema of a number."""
         self.asked.append(number)
         if not 1 <= number <= len(self._numbers):

@@ -42,6 +42,7 @@ from sarit.serializers import (
     Schema,
     SchemaReference,
 )
+from sarit.serializers.limits import UNKNOWN_SCHEMA_SECONDS
 from sarit.serializers.protobuf_format import _indexes_of, _name_at
 from sarit.serializers.protocols import SchemaNeeded
 from sarit.serializers.registration import StreamDecoder, bound_encoder
@@ -86,9 +87,21 @@ def fake():
         yield fake
 
 
+class SetClock:
+    """A clock that stands until it is set."""
+
+    seconds = 0.0
+
+    def monotonic(self):
+        return self.seconds
+
+
+CLOCK = SetClock()
+
+
 def decoded(deserializer, event, properties=None):
     """Decode an event as a reader does, fetching the schema when the decoder asks for it."""
-    decoder = StreamDecoder(deserializer, STREAM, properties or {})
+    decoder = StreamDecoder(deserializer, STREAM, properties or {}, CLOCK)
     try:
         return decoder.decode(event)
     except SchemaNeeded as needed:
@@ -267,7 +280,7 @@ def test_property_and_registry_must_agree(url):
                 AvroSerializer(ORDER, **given), STREAM, properties
             ),
             lambda given=given, properties=properties: StreamDecoder(
-                AvroDeserializer(ORDER, **given), STREAM, properties
+                AvroDeserializer(ORDER, **given), STREAM, properties, CLOCK
             ),
         ):
             with pytest.raises(Invalid, match=f"the property schema-header of shop/orders is {stated}: .*{message}"):
@@ -323,7 +336,8 @@ def test_compressed_events_of_pravega(fake):
 
 
 def test_unknown_id_is_asked_for_once_in_a_while(fake):
-    decoder = StreamDecoder(AvroDeserializer(registry=RegistryClient(fake.url)), STREAM, {})
+    clock = SetClock()
+    decoder = StreamDecoder(AvroDeserializer(registry=RegistryClient(fake.url)), STREAM, {}, clock)
     event = b"\0\0\0\0\x63x"
     with pytest.raises(SchemaNeeded):
         decoder.decode(event)
@@ -332,6 +346,9 @@ def test_unknown_id_is_asked_for_once_in_a_while(fake):
         with pytest.raises(Invalid, match="40403"):
             decoder.decode(event)
     assert len(fake.requests) == 1
+    clock.seconds += UNKNOWN_SCHEMA_SECONDS
+    with pytest.raises(SchemaNeeded):
+        decoder.decode(event)
     # Another server's answer is no unknown id: a reader that skips must not pass over the event.
     fake.raw = 404, b"<html>"
     with pytest.raises(SchemaNeeded):

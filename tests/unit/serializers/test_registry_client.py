@@ -9,7 +9,7 @@ import pytest
 
 from sarit.core.errors import Conflict, Forbidden, Invalid, NotFound, Unauthenticated, Unavailable, Unreachable
 from sarit.serializers.pravega_registry import Encoding, PravegaRegistry
-from sarit.serializers.registry_client import Recent, RegistryClient
+from sarit.serializers.registry_client import RegistryClient
 from sarit.serializers.schema import Schema, SchemaReference
 from tests.unit.serializers.fake_registry import FakeRegistry, served
 
@@ -178,15 +178,6 @@ def test_credentials_are_sent_to_this_machine_or_over_tls(fake):
 def test_wrong_settings_are_refused(given):
     with pytest.raises(Invalid):
         RegistryClient(**given)
-
-
-def test_recent_drops_what_nobody_asked_for():
-    recent = Recent(2)
-    recent.put(1, "a")
-    recent.put(2, "b")
-    recent.get(1)
-    recent.put(3, "c")
-    assert [recent.get(key) for key in (1, 2, 3)] == ["a", None, "c"]
 
 
 # -- Pravega's API --------------------------------------------------------------------------------

@@ -294,8 +294,8 @@ def test_messages_of_all_versions_have_the_columns_of_the_readers(registry):
     one = registry.register("proto", {"schema": PROTO1, "schemaType": PROTOBUF})
     two = registry.register("proto", {"schema": PROTO2, "schemaType": PROTOBUF, "references": refers})
     references = (("base.proto", BASE),)
-    columns = FileMessages(PROTO2, references).columns()
     own = WrittenSchema(PROTOBUF, PROTO2, references=references)
+    columns = FileMessages(own).columns()
     source = TaskSchemas(RegistryTarget(registry.url), "confluent")
     made = pickle.loads(pickle.dumps(RegisteredReader(source, own, "proto", "confluent", columns)))
     new = confluent_header(two, [0]) + b"\x08\7\x12\3\x0a\1x\x1a\1n"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from sarit.admin.console.limits import (
     CONSOLE_DECODED_EVENT_BYTES,
@@ -18,10 +18,10 @@ from sarit.admin.console.limits import (
 from sarit.core.envelope import Envelope
 from sarit.core.errors import Corrupt, Invalid, NotFound, SaritError
 from sarit.core.properties import CONFLUENT, PRAVEGA, SCHEMA_HEADER
-from sarit.schemas.definitions import Kind
 from sarit.schemas.documents import DocumentReader
-from sarit.serializers.headers import confluent_id, default_subject, parse_message_indexes, pravega_id
-from sarit.serializers.limits import HEADER_BYTES
+from sarit.serializers.event_documents import event_document
+from sarit.serializers.headers import default_subject, header_number
+from sarit.serializers.known_readers import KnownReaders, NoReader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from sarit.core.names import StreamName
     from sarit.env.ports import Env
     from sarit.security.permissions import Caller
-
-_FIRST_MESSAGE: Final[tuple[int, ...]] = (0,)
 
 
 class EventDecoder:
@@ -47,11 +45,11 @@ class EventDecoder:
         self._schemas = schemas
         self._caller = caller
         self._group = default_subject(stream)
-        self._readers: dict[int, DocumentReader | str] = {}  # id -> reader, or why there is none
+        self._readers = KnownReaders[DocumentReader](env.clock, CONSOLE_DECODER_SCHEMAS)
         self._worker = env.threads.worker("decode")
 
     def __repr__(self) -> str:
-        return f"<EventDecoder, header {self._header}, {len(self._readers)} schemas>"
+        return f"<EventDecoder, header {self._header}, {self._readers!r}>"
 
     async def close(self) -> None:
         """End the worker."""
@@ -70,23 +68,21 @@ class EventDecoder:
             payload = _payload(event)
             if len(payload) > CONSOLE_DECODED_EVENT_BYTES:
                 return f"it has more than {CONSOLE_DECODED_EVENT_BYTES:,} bytes"
-            return confluent_id(payload) if self._header == CONFLUENT else pravega_id(payload)
+            return header_number(self._header, payload)
         except (Invalid, Corrupt) as error:
             return str(error)
 
     async def _add_reader(self, number: int) -> None:
-        if number in self._readers:
+        if self._readers.get(number) is not None:
             return
-        if len(self._readers) >= CONSOLE_DECODER_SCHEMAS:
-            self._readers.clear()
         try:
             source = await self._source(number)
             # Parsing takes time, too.
-            self._readers[number] = await self._worker.run(partial(_reader, source))
+            self._readers.add(number, await self._worker.run(partial(_reader, source)))
         except NotFound:
-            self._readers[number] = "the registry has no such schema, or none that you may read"
+            self._readers.add_missing(number, "the registry has no such schema, or none that you may read")
         except SaritError as error:
-            self._readers[number] = str(error)
+            self._readers.add_missing(number, str(error))
 
     async def _source(self, number: int) -> SchemaSource:
         if self._header == CONFLUENT:
@@ -102,15 +98,12 @@ class EventDecoder:
     def _one(self, event: bytes, number: int | str) -> dict[str, Any]:
         if isinstance(number, str):
             return {"not_decoded": number}
-        reader = self._readers.get(number, "its schema was dropped: too many schemas at once")
-        if isinstance(reader, str):
-            return {"schema_id": number, "not_decoded": reader}
+        reader = self._readers.get(number) or NoReader("its schema was dropped: too many schemas at once")
+        if isinstance(reader, NoReader):
+            return {"schema_id": number, "not_decoded": reader.why}
         payload = _payload(event)
         try:
-            indexes, at = _FIRST_MESSAGE, HEADER_BYTES
-            if reader.kind is Kind.PROTOBUF and self._header == CONFLUENT:
-                indexes, at = parse_message_indexes(payload)
-            text = json.dumps(reader.read(payload[at:], indexes), ensure_ascii=False)
+            text = json.dumps(event_document(self._header, reader, payload), ensure_ascii=False)
         except Invalid as error:
             return {"schema_id": number, "not_decoded": str(error)}
         if len(text) > CONSOLE_DECODED_TEXT_CHARS:

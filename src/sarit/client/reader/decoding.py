@@ -138,7 +138,7 @@ class Decoding(Generic[T]):
 
         known = hasattr(self._deserializer, "registration")
         found = await properties.read(self._session, stream) if known else {}
-        return StreamDecoder(self._deserializer, stream, found)
+        return StreamDecoder(self._deserializer, stream, found, self._session.env.clock)
 
     async def fill(self, stream: StreamName, events: DecodedEvents[T]) -> bool:
         """Decode the next of the events.  Returns False when none is left.

@@ -51,9 +51,9 @@ class QueryRegistry:
             self._client = client = RegistryClient(target.url, **_login(target))
             self._schemas = ConfluentSchemas(client)
 
-    def written(self, subject: str, number: int) -> WrittenSchema:
+    def written(self, subject: str, number: int, header: str) -> WrittenSchema:
         """Return the schema that the number in an event's header names."""
-        return self._with_retry(lambda: self._schemas.written(subject, number))
+        return self._with_retry(lambda: self._schemas.written(subject, number, header))
 
     def version(self, subject: str, version: int | None) -> WrittenSchema:
         """Return a version of a subject; None: the latest one."""
@@ -97,9 +97,9 @@ class TaskSchemas:
     target: RegistryTarget
     header: str
 
-    def written(self, subject: str, number: int) -> WrittenSchema:
+    def written(self, subject: str, number: int, header: str) -> WrittenSchema:
         """Return the schema that the number in an event's header names."""
-        return REGISTRIES.get((self.target, self.header)).written(subject, number)
+        return REGISTRIES.get((self.target, self.header)).written(subject, number, header)
 
     def version(self, subject: str, version: int | None) -> WrittenSchema:
         """Return a version of a subject; None: the latest one."""

@@ -127,7 +127,7 @@ def _version(given: Given) -> int | None:
 class Registered:
     """The answers of a registry to the driver of a query.
 
-    `format`: AVRO, JSON or PROTOBUF, as registries name them.  `text`, `references`: a read's schema, as of
+    `format`: AVRO, JSON or PROTOBUF, as registries name them.  `text`, `references`, `message`: a read's schema, as of
     `WrittenSchema`.  `header`: of the events.  `subject`: that of the schemas."""
 
     format: str
@@ -135,13 +135,14 @@ class Registered:
     subject: str
     header: str = CONFLUENT
     references: tuple[tuple[str, str], ...] = ()
+    message: str = ""
 
     @property
     def schema(self) -> WrittenSchema:
         """The schema of a read's columns."""
         from sarit.serializers.schema_source import WrittenSchema
 
-        return WrittenSchema(self.format, self.text, references=self.references)
+        return WrittenSchema(self.format, self.text, references=self.references, message=self.message)
 
     @property
     def has_ids(self) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Conflict, Invalid, NotFound
-from sarit.core.properties import CONFLUENT, NO_HEADER, PRAVEGA, SCHEMA_HEADER
+from sarit.core.properties import CONFLUENT, NO_HEADER, SCHEMA_HEADER
 from sarit.schemas.json_columns import json_schema_of
 from sarit.serializers.headers import default_subject
 from sarit.serializers.schema import AVRO, JSON, PROTOBUF, Schema
@@ -44,12 +44,12 @@ def resolve_read(read: ReadOptions, formats: FormatOptions) -> FormatOptions:
     header = _header_of_streams(read, registry)
     subject = registry.subject or _subject_of_streams(read)
     found = _columns_of(registry, formats, subject, header)
-    if found.format not in _READ or (found.format == PROTOBUF and header == PRAVEGA):
+    if found.format not in _READ:
         raise Invalid(f"subject {subject} has schemas of {found.format}, which are not read with the header {header}")
     form = found.format.lower()
     if formats.format and formats.format != form:
         raise Invalid(f"option format is {formats.format}, and subject {subject} has schemas of {found.format}")
-    registered = Registered(found.format, found.text, subject, header, found.references)
+    registered = Registered(found.format, found.text, subject, header, found.references, found.message)
     return replace(formats, format=form, mode=formats.mode or default_mode(form), registered=registered)
 
 
