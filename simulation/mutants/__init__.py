@@ -11,6 +11,7 @@ from simulation.mutants import (
     appends,
     backups,
     clients,
+    committers,
     controllers,
     coordination,
     damage,
@@ -32,6 +33,7 @@ from simulation.mutants.registry import Mutant, registered
 MUTANTS: Final[dict[str, Mutant]] = registered()
 
 __all__ = [
-    "MUTANTS", "Mutant", "appends", "backups", "clients", "controllers", "coordination", "damage", "groups", "jobs",
-    "ledger_ends", "ledgers", "logs", "ownership", "quotas", "schemas", "segments", "sessions", "stores", "tiering",
+    "MUTANTS", "Mutant", "appends", "backups", "clients", "committers", "controllers", "coordination", "damage",
+    "groups", "jobs", "ledger_ends", "ledgers", "logs", "ownership", "quotas", "schemas", "segments", "sessions",
+    "stores", "tiering",
 ]  # fmt: skip

@@ -11,6 +11,8 @@ from sarit.core.errors import Invalid
 from sarit.serializers.payload_columns import binary_columns
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sarit.lake.ports import ValueColumns
 
 BINARY: Final = "binary"
@@ -19,10 +21,12 @@ BINARY: Final = "binary"
 class BinaryChoice:
     """Values as they are: one column of bytes."""
 
+    wants_sample = False
+
     def __repr__(self) -> str:
         return "<BinaryChoice>"
 
-    async def choose(self) -> str:
+    async def choose(self, before: str, sample: Sequence[bytes]) -> str:
         """Return the text for values as they are."""
         return BINARY
 

@@ -63,10 +63,10 @@ class Finish:
 
 @dataclass(frozen=True, slots=True)
 class Complete:
-    """Save a state without the intent, which is in the table."""
+    """Save a state without the intent, which is in the table.  `counts`: as its snapshot has them; None: it is gone."""
 
     state: JobState
-    intent: Intent
+    counts: cuts.Counts | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def _follow(settings: IcebergSettings, state: JobState, table: TableView) -> Ste
     intent = state.intent
     if intent is not None and noted == intent.commit and (chain == noted or not marks.whole):
         completed = replace(state, chain=noted, noted=noted, sequence=table.sequence, cut=intent.end, intent=None)
-        return Complete(completed, intent)
+        return Complete(completed, cuts.counts_of(table.snapshots, intent.commit))
     # The newest snapshot of a table that was rolled back behind expired ones has a lower number.
     if noted == state.noted and table.sequence >= state.sequence and (chain == state.chain or not marks.whole):
         if intent is not None:

@@ -27,10 +27,17 @@ from sarit.core import cuts as core_cuts
 from sarit.core.cuts import StreamCut
 from sarit.core.errors import Conflict, Exists, Unavailable
 from sarit.lake import commits, cuts, layout
-from sarit.lake.dead_letters import DeadCheck, DeadLetters
+from sarit.lake.dead_letters import DeadLetters
 from sarit.lake.job_state import Intent, JobState
-from sarit.lake.limits import MAX_TAIL_POLL_SECONDS, MIN_TAIL_POLL_SECONDS, TAIL_POLLS_PER_INTERVAL
+from sarit.lake.limits import (
+    MAX_SAMPLE_EVENTS,
+    MAX_TAIL_POLL_SECONDS,
+    MIN_TAIL_POLL_SECONDS,
+    SAMPLE_EVENTS_OF_BATCH,
+    TAIL_POLLS_PER_INTERVAL,
+)
 from sarit.lake.ports import Gap
+from sarit.lake.problems import DEAD_LETTERS, TableProblem
 from sarit.lake.statistics import LakeStatistics
 
 if TYPE_CHECKING:
@@ -39,6 +46,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from sarit.env.ports import Env, Worker
+    from sarit.lake.dead_letters import DeadLetterWriter
+    from sarit.lake.layout import DeadPositions
     from sarit.lake.ports import Columns, FileWriter, LakeTables, Save, Source, TableView, ValueColumns
     from sarit.lake.settings import IcebergSettings
 
@@ -47,13 +56,14 @@ _log = logging.getLogger("sarit.lake")
 
 @dataclass(slots=True)
 class _Written:
-    """Files and counts of what an intent's events became."""
+    """Files and counts of what an intent's events became.  `letters`: None: they were committed before."""
 
+    letters: DeadLetterWriter | None
+    dead: DeadPositions | None
     files: list[Any] = field(default_factory=list)
     rows: int = 0
+    dead_rows: int = 0
     lost_bytes: int = 0
-    dead: DeadCheck = field(default_factory=DeadCheck)
-    dead_files: list[Any] = field(default_factory=list)
 
 
 class Committer:
@@ -82,9 +92,10 @@ class Committer:
         self._env = env
         self._worker = worker
         self._name = settings.identifier
-        self._dead_letters = DeadLetters(settings, tables)
-        # An intent that this committer stored itself: nobody can have written any of it before.
-        self._own_intent = ""
+        # An intent that this committer has stored itself and not tried yet: nobody has written any of it.
+        self._untried = ""
+        # When the table was seen to hold the whole stream: what is behind it was appended later.
+        self._empty: tuple[StreamCut, int] | None = None
 
     def __repr__(self) -> str:
         return f"<Committer of {self._source.stream} into {self.settings.table}, at {self.state.cut}>"
@@ -107,7 +118,7 @@ class Committer:
                 cut = begin if isinstance(begin, StreamCut) else await self._cut(begin)
                 await self._store(replace(step.state, cut=cut))
             case commits.Complete():
-                await self._complete(step.state, step.intent)
+                await self._complete(step)
             case commits.Plan():
                 return await self._plan(step.start)
             case commits.Finish():
@@ -118,11 +129,14 @@ class Committer:
     # -- before an intent -----------------------------------------------------------------------------
 
     async def _create(self, stream_id: str) -> None:
-        values = await self._columns.open(await self._columns.choose())
+        columns = await self._columns.choose("", ())
+        values = await self._columns.open(columns)
         schema = layout.table_schema(values.schema, naive_times=self.settings.naive_times)
         properties = {
             cuts.FORMAT: cuts.TABLE_FORMAT, cuts.STREAM_ID: stream_id, cuts.STREAM: str(self._source.stream),
         }  # fmt: skip
+        if self.settings.numbered_metadata:
+            properties[cuts.NUMBERED_METADATA] = "true"
         try:
             await self._run(lambda: self._tables.create(self._name, schema, layout.PARTITION_COLUMN, properties))
         except Exists:  # another committer created it, or an earlier attempt: the next load shows
@@ -137,9 +151,9 @@ class Committer:
     async def _plan(self, start: StreamCut) -> bool:
         """Wait until there is something to commit, and store an intent.  Returns whether the stream has ended."""
         while True:
-            behind = await self._source.bytes_behind(start)
             now_ms = self._env.clock.wall_ms()
-            self._note_lag(behind, now_ms)
+            behind = await self._source.bytes_behind(start)
+            self._note_lag(start, behind, now_ms)
             waited = now_ms - self.state.committed_ms >= self.settings.interval_seconds * 1000
             if behind >= self.settings.target_bytes or (behind and waited):
                 break
@@ -151,23 +165,39 @@ class Committer:
         end = await self._source.next_cut(start, self.settings.target_bytes)
         if end == start:
             return False
-        intent = Intent(
-            self._env.random.bytes(16).hex(), start, end, await self._source.ingested_ms(start),
-            await self._columns.choose(),
-        )  # fmt: skip
-        await self._store(replace(self.state, intent=intent))
-        self._own_intent = intent.commit
+        ingested_ms = await self._source.ingested_ms(start)
+        if self._empty is not None and self._empty[0] == start:
+            ingested_ms = max(ingested_ms, self._empty[1])
+        sample = await self._sample(start, end) if self._columns.wants_sample else ()
+        columns = await self._columns.choose(self.state.columns, sample)
+        intent = Intent(self._env.random.bytes(16).hex(), start, end, ingested_ms, columns)
+        await self._store(replace(self.state, intent=intent, columns=columns))
+        self._untried = intent.commit
         return False
+
+    async def _sample(self, start: StreamCut, end: StreamCut) -> list[bytes]:
+        """Return payloads of the events between two cuts: the first ones of each batch."""
+        found: list[bytes] = []
+        async with aclosing(self._source.read(start, end)) as parts:
+            async for part in parts:
+                if isinstance(part, Gap):
+                    continue
+                head = part.column(0).slice(0, SAMPLE_EVENTS_OF_BATCH)
+                found += (await self._run(partial(layout.payloads_of, head))).to_pylist()
+                if len(found) >= MAX_SAMPLE_EVENTS:
+                    break
+        return found[:MAX_SAMPLE_EVENTS]
 
     def _poll_seconds(self) -> float:
         pause = self.settings.interval_seconds / TAIL_POLLS_PER_INTERVAL
         return min(max(pause, MIN_TAIL_POLL_SECONDS), MAX_TAIL_POLL_SECONDS)
 
-    def _note_lag(self, behind: int, now_ms: int) -> None:
+    def _note_lag(self, start: StreamCut, behind: int, now_ms: int) -> None:
         statistics = self.statistics
         statistics.lag_bytes = behind
         if not behind:
             statistics.behind_since_ms = None
+            self._empty = start, now_ms
         elif statistics.behind_since_ms is None:
             statistics.behind_since_ms = now_ms
 
@@ -176,10 +206,15 @@ class Committer:
     async def _finish(self, table: TableView, intent: Intent) -> None:
         values = await self._columns.open(intent.columns)
         table = await self._evolve(table, values)
-        written = await self._write(table, intent, values)
-        own = self._own_intent == intent.commit
+        letters = DeadLetters(self.settings, self._tables, self.state.stream_id)
+        dead = None
+        if self._untried != intent.commit:
+            dead = await self._run(lambda: letters.committed(intent.commit))
+        self._untried = ""
+        written = await self._write(table, intent, values, letters, dead)
         try:
-            await self._run(lambda: self._dead_letters.commit(intent, written.dead, written.dead_files, own=own))
+            if written.letters is not None:
+                await self._run(partial(letters.commit, intent.commit, written.letters))
         except BaseException:  # the rows were not committed yet, so nobody refers to their files
             await self._run(lambda: self._tables.delete(table, written.files))
             raise
@@ -192,8 +227,8 @@ class Committer:
         }
         if written.lost_bytes:
             summary[cuts.GAP] = str(written.lost_bytes)
-        if written.dead.rows:
-            summary[cuts.DEAD_ROWS] = str(written.dead.rows)
+        if written.dead_rows:
+            summary[cuts.DEAD_ROWS] = str(written.dead_rows)
         properties = {
             cuts.STREAM_ID: self.state.stream_id,
             cuts.STREAM: str(self._source.stream),
@@ -227,76 +262,86 @@ class Committer:
         except Unavailable:
             self.statistics.unknown_outcomes += 1
             raise
-        await self._note(intent, written)
+        await self._note(written)
 
-    async def _note(self, intent: Intent, written: _Written) -> None:
+    async def _note(self, written: _Written) -> None:
+        """Save that an intent is in the table, if the table says so."""
         seen = await self._run(lambda: self._tables.load(self._name))
         step = commits.next_step(self.settings, self.state, seen, self.state.stream_id)
-        if not isinstance(step, commits.Complete):  # rolled back at once: the next load shows
-            return
-        await self._complete(step.state, intent, written)
+        if isinstance(step, commits.Complete):  # else it was rolled back at once: the next load shows
+            await self._complete(step, written.rows, len(written.files), written.dead_rows, written.lost_bytes)
 
-    async def _complete(self, state: JobState, intent: Intent, written: _Written | None = None) -> None:
-        """Save that an intent is in the table.  `written`: None: another process, or an unknown attempt, wrote it."""
-        written = written or _Written()
+    async def _complete(
+        self, step: commits.Complete, rows: int = 0, files: int = 0, dead_letters: int = 0, lost_bytes: int = 0
+    ) -> None:
+        """Save that an intent is in the table.  Of one that another process wrote, the counts are in its snapshot."""
+        found = step.counts
+        if found is not None and not rows and not files:
+            rows, files, dead_letters, lost_bytes = found.rows, found.files, found.dead_letters, found.lost_bytes
         statistics = self.statistics
         statistics.committed_ms = self._env.clock.wall_ms()
         statistics.commits += 1
-        statistics.rows += written.rows
-        statistics.files += len(written.files)
-        statistics.dead_letters += written.dead.rows
-        statistics.lost_bytes += written.lost_bytes
+        statistics.rows += rows
+        statistics.files += files
+        statistics.dead_letters += dead_letters
+        statistics.lost_bytes += lost_bytes
         statistics.behind_since_ms = None
+        state = step.state
         await self._store(
             replace(
                 state,
-                rows=state.rows + written.rows,
-                files=state.files + len(written.files),
-                dead_letters=state.dead_letters + written.dead.rows,
-                lost_bytes=state.lost_bytes + written.lost_bytes,
+                rows=state.rows + rows,
+                files=state.files + files,
+                dead_letters=state.dead_letters + dead_letters,
+                lost_bytes=state.lost_bytes + lost_bytes,
+                commits=state.commits + 1,
                 committed_ms=statistics.committed_ms,
             )
         )
 
-    async def _write(self, table: TableView, intent: Intent, values: ValueColumns) -> _Written:
+    async def _write(
+        self, table: TableView, intent: Intent, values: ValueColumns, letters: DeadLetters, dead: DeadPositions | None
+    ) -> _Written:
         """Read an intent's events, and write them into files."""
-        written = _Written()
         prefix = f"{intent.commit}-{self._env.random.bytes(4).hex()}"
+        dead_writer = letters.writer(prefix) if dead is None else None
+        written = _Written(dead_writer, dead, dead_rows=0 if dead is None else dead.count)
         writer = await self._run(
             lambda: self._tables.writer(table, prefix, intent.ingested_ms, self.settings.target_bytes)
         )
-        dead = self._dead_letters.writer(prefix)
         try:
-            async with aclosing(self._source.read(intent.start, intent.end)) as parts:  # type: ignore[type-var]
+            async with aclosing(self._source.read(intent.start, intent.end)) as parts:
                 async for part in parts:
                     if isinstance(part, Gap):
                         written.lost_bytes += part.lost_bytes
                         continue
-                    await self._run(partial(self._write_batch, part, intent, values, writer, dead, written))
+                    await self._run(partial(self._write_batch, part, intent, values, writer, written))
             written.files = list(await self._run(writer.close))
-            written.dead_files = list(await self._run(dead.close))
         except BaseException:
             await self._run(writer.abort)
-            await self._run(dead.abort)
+            if dead_writer is not None:
+                await self._run(dead_writer.abort)
             raise
         return written
 
     def _write_batch(
-        self,
-        batch: pa.RecordBatch,
-        intent: Intent,
-        values: ValueColumns,
-        writer: FileWriter,
-        dead: FileWriter,
-        written: _Written,
+        self, batch: pa.RecordBatch, intent: Intent, values: ValueColumns, writer: FileWriter, written: _Written
     ) -> None:
-        found = layout.rows(batch, values, intent.ingested_ms * 1000, naive_times=self.settings.naive_times)
+        naive_times = self.settings.naive_times
+        found = layout.rows(batch, values, intent.ingested_ms * 1000, naive_times=naive_times, dead=written.dead)
         if found.good is not None:
             writer.write(found.good)
             written.rows += len(found.good)
-        if found.dead is not None:
-            dead.write(found.dead)
-            written.dead.add(found.dead)
+        if found.dead is None:
+            return
+        if written.letters is None:
+            raise TableProblem(
+                DEAD_LETTERS,
+                f"events of commit {intent.commit} cannot be decoded any more ({found.dead['error'][0]}), and its dead "
+                "letters are committed without them: bring the schemas back as they were",
+            )
+        written.letters.write(found.dead)
+        written.dead_rows += len(found.dead)
 
     # -- the world ----------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from sarit.core import cuts
 from sarit.core.errors import Invalid
-from sarit.lake.limits import MAX_SUMMARY_CUT_CHARACTERS
+from sarit.lake.limits import MAX_COUNT_DIGITS, MAX_SUMMARY_CUT_CHARACTERS
 from sarit.lake.problems import ROLLED_BACK, TableProblem
 
 if TYPE_CHECKING:
@@ -31,12 +31,14 @@ CUT_TO: Final = "sarit.cut.to"
 INGESTED: Final = "sarit.ingested"
 GAP: Final = "sarit.gap"
 DEAD_ROWS: Final = "sarit.dead-letters"
-DEAD_CHECK: Final = "sarit.dead-letters.check"
 # Of the properties of a table; COMMIT and STREAM_ID are properties, too.
 FORMAT: Final = "sarit.format"
 STREAM: Final = "sarit.stream"
+NUMBERED_METADATA: Final = "sarit.numbered-metadata"
 CUT: Final = "sarit.cut"
 TABLE_FORMAT: Final = "1"
+
+FIRST_SEQUENCE: Final = 1  # of the first snapshot of a table
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +94,12 @@ def rolled_back(table: str) -> TableProblem:
 def marks_of(snapshots: Sequence[Snapshot], head: int | None, properties: Mapping[str, str]) -> Marks:
     """Return what a table says of its cut at the snapshot `head`.  Raises Invalid: a cut is damaged."""
     by_id = {snapshot.id: snapshot for snapshot in snapshots}
-    chain, at, seen = None, head, set[int]()
+    chain, at, seen, first = None, head, set[int](), True
     while at in by_id and at not in seen:
         seen.add(at)
         snapshot = by_id[at]
+        # PyIceberg takes the parent from the oldest snapshot that it retains, others leave the id of a lost one.
+        first = snapshot.sequence <= FIRST_SEQUENCE
         if CUT_TO in snapshot.summary:
             chain = Mark(snapshot.summary.get(COMMIT, ""), parse_cut(snapshot.summary[CUT_TO]), snapshot.id)
             break
@@ -105,7 +109,7 @@ def marks_of(snapshots: Sequence[Snapshot], head: int | None, properties: Mappin
         noted = Mark(properties.get(COMMIT, ""), parse_cut(properties[CUT]))
     # A snapshot of the noted commit that is still there, but not on the way: the table was rolled back behind it.
     beside = noted is not None and any(s.summary.get(COMMIT) == noted.commit for s in snapshots)
-    return Marks(chain, noted, chain is not None or at is None or beside)
+    return Marks(chain, noted, chain is not None or (at is None and first) or beside)
 
 
 def cut_of(snapshots: Sequence[Snapshot], head: int | None, properties: Mapping[str, str]) -> Mark | None:
@@ -114,6 +118,29 @@ def cut_of(snapshots: Sequence[Snapshot], head: int | None, properties: Mapping[
     A reader of an older snapshot gets that snapshot's cut, if its parents were not expired.  Raises Invalid."""
     found = marks_of(snapshots, head, properties)
     return found.chain if found.whole else found.noted
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How much one commit wrote."""
+
+    rows: int
+    files: int
+    dead_letters: int
+    lost_bytes: int
+
+
+def counts_of(snapshots: Sequence[Snapshot], commit: str) -> Counts | None:
+    """Return what the snapshot of a commit says of how much was written; None: there is no such snapshot."""
+    for snapshot in snapshots:
+        if snapshot.summary.get(COMMIT) == commit:
+            names = ("added-records", "added-data-files", DEAD_ROWS, GAP)
+            return Counts(*(_number(snapshot.summary.get(name, "0")) for name in names))
+    return None
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= MAX_COUNT_DIGITS else 0
 
 
 def parse_cut(text: str) -> StreamCut:

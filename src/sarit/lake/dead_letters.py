@@ -1,18 +1,15 @@
 """The table of events that could not be decoded, beside the table of a stream.
 
 Two tables cannot be committed together, so the dead letters of an intent are committed first, once: by the id of the
-intent, which the table keeps as rows' commits do.  When an intent is finished by another process, what is decoded then
-must be what was decoded before; a count and a checksum of the dead letters' positions, in the summary of their
-snapshot, tell.  The table is created with its first dead letter.
+intent, which the table names as the other does.  What became a dead letter stays one: who finishes an intent whose dead
+letters are committed leaves exactly those events out of the rows, even if a schema that was missing is there by now.
+The table is created with its first dead letter.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from sarit.core.errors import Conflict, Exists, Unavailable
 from sarit.lake import cuts, layout
@@ -23,88 +20,69 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from sarit.lake.job_state import Intent
     from sarit.lake.ports import FileWriter, LakeTables, TableView
     from sarit.lake.settings import IcebergSettings
-
-_MASK = (1 << 64) - 1
-_FACTOR = np.uint64(0x9E3779B97F4A7C15)
-
-
-@dataclass(slots=True)
-class DeadCheck:
-    """How many dead letters there are, and a checksum of their positions that does not depend on their order."""
-
-    rows: int = 0
-    checksum: int = 0
-
-    def add(self, letters: pa.RecordBatch) -> None:
-        """Count a batch of dead letters."""
-        self.rows += len(letters)
-        segments, offsets = (letters.column(name).to_numpy().astype(np.uint64) for name in ("segment", "offset"))
-        with np.errstate(over="ignore"):
-            mixed = (segments * _FACTOR) ^ (offsets + np.uint64(1))
-            mixed *= _FACTOR
-            mixed ^= mixed >> np.uint64(29)
-            self.checksum = (self.checksum + int(mixed.sum(dtype=np.uint64))) & _MASK
-
-    def __str__(self) -> str:
-        return f"{self.rows}:{self.checksum:016x}"
 
 
 class DeadLetters:
     """The dead-letter table of one stream's table.  Calls block."""
 
-    def __init__(self, settings: IcebergSettings, tables: LakeTables) -> None:
+    def __init__(self, settings: IcebergSettings, tables: LakeTables, stream_id: str) -> None:
         self._settings = settings
         self._tables = tables
+        self._stream_id = stream_id
         self._identifier = settings.dead_letters
         self._name = ".".join((settings.catalog, *self._identifier))
 
     def __repr__(self) -> str:
         return f"<DeadLetters {self._name}>"
 
+    def committed(self, commit: str) -> layout.DeadPositions | None:
+        """Return the dead letters that a commit has in the table; None: it is not there.  Raises TableProblem,
+        Unavailable."""
+        view = self._tables.load(self._identifier)
+        if view is None or (count := _count(view, commit)) is None:
+            return None
+        found = layout.DeadPositions(self._tables.positions(view, commit))
+        if found.count != count:
+            raise TableProblem(
+                DEAD_LETTERS,
+                f"table {self._name} does not have the {count} dead letters of commit {commit} in the files in which "
+                "they were written: bring the table back as it was, or say with resume-from where to go on",
+            )
+        return found
+
     def writer(self, prefix: str) -> DeadLetterWriter:
-        """Return a writer that looks for the table, and creates it, when the first dead letter comes."""
+        """Return a writer that loads the table, or creates it, when the first dead letter comes."""
         return DeadLetterWriter(self, prefix)
 
-    def commit(self, intent: Intent, check: DeadCheck, files: Sequence[Any], *, own: bool) -> None:
-        """Commit an intent's dead letters once.  `own`: nobody else can have.  Raises TableProblem, Unavailable."""
-        if own and not check.rows:
+    def commit(self, commit: str, writer: DeadLetterWriter) -> None:
+        """Commit what was written; the commit is not in the table.  Raises Unavailable."""
+        if writer.view is None:
             return
-        view = self._tables.load(self._identifier)
-        if view is None:
-            if check.rows:
-                raise Unavailable(f"table {self._name} is gone")
-            return
-        if (made := _made(view, intent.commit)) is not None:
-            self._tables.delete(view, files)
-            if made != str(check):
-                raise TableProblem(
-                    DEAD_LETTERS,
-                    f"an earlier attempt found other dead letters of commit {intent.commit} ({made}) than this one "
-                    f"({check}): events are decoded in another way now; bring the schemas back as they were",
-                )
-            return
-        if not check.rows:
-            return
-        summary = {cuts.COMMIT: intent.commit, cuts.DEAD_CHECK: str(check)}
+        if _count(writer.view, commit) is not None:
+            writer.abort()
+            raise Unavailable(f"commit {commit} was made in table {self._name} by another process meanwhile")
+        files = writer.close()
+        summary = {cuts.COMMIT: commit, cuts.DEAD_ROWS: str(writer.rows)}
+        properties = {**summary, cuts.STREAM_ID: self._stream_id}
         try:
-            self._tables.append(view, files, summary, dict(summary))
+            self._tables.append(writer.view, files, summary, properties)
         except Conflict as error:
             raise Unavailable(f"table {self._name} was changed meanwhile: {error}") from None
 
     def open(self) -> TableView:
         """Return the table, created if there is none.  Raises TableProblem, Unavailable, Invalid."""
         schema = layout.dead_letter_schema(naive_times=self._settings.naive_times)
+        properties = {cuts.FORMAT: cuts.TABLE_FORMAT, cuts.STREAM_ID: self._stream_id}
         view = self._tables.load(self._identifier)
         if view is None:
             with suppress(Exists):
-                return self._tables.create(self._identifier, schema, "", {cuts.FORMAT: cuts.TABLE_FORMAT})
+                return self._tables.create(self._identifier, schema, "", properties)
             view = self._tables.load(self._identifier)
         if view is None:
             raise Unavailable(f"table {self._name} is gone")
-        if cuts.FORMAT not in view.properties:
+        if cuts.STREAM_ID not in view.properties or view.partitions:
             raise TableProblem(FOREIGN, f"table {self._name}, for dead letters, is somebody else's: rename it")
         return view
 
@@ -120,34 +98,44 @@ class DeadLetters:
 
 
 class DeadLetterWriter:
-    """A writer of dead letters, of which there are mostly none.  Calls block."""
+    """A writer of dead letters, of which there are mostly none.  Calls block.
+
+    `view`: the table, once there is a dead letter.  `rows`: how many there are."""
 
     def __init__(self, table: DeadLetters, prefix: str) -> None:
         self._table = table
         self._prefix = prefix
         self._writer: FileWriter | None = None
+        self.view: TableView | None = None
+        self.rows = 0
 
     def __repr__(self) -> str:
-        return f"<DeadLetterWriter {self._prefix}>"
+        return f"<DeadLetterWriter {self._prefix}, {self.rows} rows>"
 
     def write(self, letters: pa.RecordBatch) -> None:
-        """Add dead letters.  Raises TableProblem, Unavailable, OSError."""
+        """Add dead letters.  Raises TableProblem, Unavailable, Invalid."""
+        table = self._table
         if self._writer is None:
-            table = self._table
-            self._writer = table.tables.writer(table.open(), self._prefix, None, table.target_bytes)
+            self.view = table.open()
+            self._writer = table.tables.writer(self.view, self._prefix, None, table.target_bytes)
         self._writer.write(letters)
+        self.rows += len(letters)
 
     def close(self) -> Sequence[Any]:
-        """Finish the files, and return them."""
+        """Finish the files, and return them.  Raises Unavailable."""
         return () if self._writer is None else self._writer.close()
 
     def abort(self) -> None:
-        """Delete what was written."""
+        """Delete what was written.  Raises nothing."""
         if self._writer is not None:
             self._writer.abort()
 
 
-def _made(view: TableView, commit: str) -> str | None:
-    """Return the check of a commit that the table has; None: it has no such commit."""
-    summaries = [view.properties, *(snapshot.summary for snapshot in view.snapshots)]
-    return next((each.get(cuts.DEAD_CHECK, "") for each in summaries if each.get(cuts.COMMIT) == commit), None)
+def _count(view: TableView, commit: str) -> int | None:
+    """Return how many dead letters a commit has in a table; None: the table has no such commit."""
+    texts = (view.properties, *(snapshot.summary for snapshot in view.snapshots))
+    found = next((each for each in texts if each.get(cuts.COMMIT) == commit), None)
+    if found is None:
+        return None
+    count = found.get(cuts.DEAD_ROWS, "")
+    return int(count) if count.isascii() and count.isdigit() else -1

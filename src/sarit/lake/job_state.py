@@ -39,8 +39,9 @@ class JobState:
 
     `table_uuid`, `stream_id`: which table of which stream; empty: none yet.  `chain`, `noted`: the commits that the
     table named when it was last seen, by its snapshots and by its properties; empty: none.  `sequence`: of its newest
-    snapshot then.  `cut`: everything before is in the table.  `intent`: what may be half written.  `rows`,
-    `dead_letters`, `lost_bytes`, `files`: sums of all commits.  `committed_ms`: when the last one was made."""
+    snapshot then.  `cut`: everything before is in the table.  `intent`: what may be half written.  `columns`: how
+    values were decoded last.  `rows`, `dead_letters`, `lost_bytes`, `files`, `commits`: sums of all commits.
+    `committed_ms`: when the last one was made."""
 
     table_uuid: str = ""
     stream_id: str = ""
@@ -49,9 +50,11 @@ class JobState:
     sequence: int = 0
     cut: StreamCut | None = None
     intent: Intent | None = None
+    columns: str = ""
     rows: int = 0
     dead_letters: int = 0
     lost_bytes: int = 0
+    commits: int = 0
     files: int = 0
     committed_ms: int = 0
 
@@ -92,8 +95,8 @@ class JobState:
 
 
 _PLAIN: Final[dict[str, type]] = {
-    "table_uuid": str, "stream_id": str, "chain": str, "noted": str, "sequence": int, "rows": int, "dead_letters": int,
-    "lost_bytes": int, "files": int, "committed_ms": int,
+    "table_uuid": str, "stream_id": str, "chain": str, "noted": str, "columns": str, "sequence": int, "rows": int,
+    "dead_letters": int, "lost_bytes": int, "commits": int, "files": int, "committed_ms": int,
 }  # fmt: skip
 
 

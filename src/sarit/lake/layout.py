@@ -17,8 +17,11 @@ import pyarrow.compute as pc
 from sarit.core import envelope_columns
 from sarit.core.errors import Invalid
 from sarit.lake.limits import MAX_LAKE_ERROR_CHARACTERS
+from sarit.lake.table_types import table_type
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from sarit.lake.ports import ValueColumns
 
 SARIT: Final = "sarit"
@@ -27,7 +30,6 @@ PARTITIONS: Final = "hour(sarit.ingested)"
 UTC_TIME: Final = pa.timestamp("us", tz="UTC")
 NAIVE_TIME: Final = pa.timestamp("us")
 HEADERS: Final = pa.list_(envelope_columns.HEADER_TYPE)
-VALUE: Final = pa.schema([pa.field("value", pa.binary())])
 
 
 def sarit_type(*, naive_times: bool = False) -> pa.StructType:
@@ -49,7 +51,7 @@ def table_schema(values: pa.Schema, *, naive_times: bool = False) -> pa.Schema:
     """Return the columns of a table for values of these columns.  Raises Invalid: one of them is called `sarit`."""
     if any(name.lower() == SARIT for name in values.names):
         raise Invalid(f"the values have a column {SARIT}, which tables have for the event's position: rename it")
-    fields = [field.with_type(naive(field.type)) for field in values] if naive_times else list(values)
+    fields = [pa.field(field.name, table_type(field.type, naive_times=naive_times)) for field in values]
     return pa.schema([pa.field(SARIT, sarit_type(naive_times=naive_times)), *fields])
 
 
@@ -67,45 +69,6 @@ def dead_letter_schema(*, naive_times: bool = False) -> pa.Schema:
     )
 
 
-def naive(kind: pa.DataType) -> pa.DataType:
-    """Return a type with timestamps in UTC without a zone."""
-    if pa.types.is_timestamp(kind):
-        return pa.timestamp(kind.unit)
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(naive(field.type)) for field in kind])
-    if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(naive(kind.value_type)))
-    if pa.types.is_map(kind):
-        return pa.map_(naive(kind.key_type), kind.item_field.with_type(naive(kind.item_type)))
-    return kind
-
-
-@dataclass(frozen=True, slots=True)
-class BinaryColumns:
-    """Values as they are: one column of bytes."""
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The column."""
-        return VALUE
-
-    def read(self, payloads: pa.Array) -> Decoded:
-        """Return the payloads."""
-        return Decoded([payloads], np.zeros(len(payloads), bool))
-
-    def problem(self, payload: bytes) -> str:
-        """Return nothing: there are no wrong bytes."""
-        return ""
-
-
-@dataclass(frozen=True, slots=True)
-class Decoded:
-    """Columns of values, and which rows could not be decoded."""
-
-    columns: list[pa.Array]
-    bad: Any
-
-
 @dataclass(frozen=True, slots=True)
 class Rows:
     """Rows of a table, and dead letters, of one batch of events."""
@@ -114,8 +77,18 @@ class Rows:
     dead: pa.RecordBatch | None
 
 
-def rows(batch: pa.RecordBatch, columns: ValueColumns, ingested_us: int, *, naive_times: bool = False) -> Rows:
-    """Return the rows of a batch (event, segment, offset).  Raises what the columns raise."""
+def rows(
+    batch: pa.RecordBatch,
+    columns: ValueColumns,
+    ingested_us: int,
+    *,
+    naive_times: bool = False,
+    dead: DeadPositions | None = None,
+) -> Rows:
+    """Return the rows of a batch (event, segment, offset).
+
+    `dead`: the events that were taken for dead letters before, which are in neither part of the result.  Raises what
+    the columns raise."""
     events, segments, offsets = batch.columns
     count = len(batch)
     time, key, headers, payloads = _taken_apart(events, count)
@@ -127,17 +100,49 @@ def rows(batch: pa.RecordBatch, columns: ValueColumns, ingested_us: int, *, naiv
     schema = table_schema(columns.schema, naive_times=naive_times)
     values = [column.cast(field.type) for column, field in zip(decoded.columns, list(schema)[1:], strict=True)]
     good = pa.RecordBatch.from_arrays([sarit, *values], schema=schema)
-    if not decoded.bad.any():
+    known = np.zeros(count, bool) if dead is None else dead.contain(segments, offsets)
+    left_out = decoded.bad | known
+    if not left_out.any():
         return Rows(good, None)
-    wrong = pa.array(decoded.bad)
-    dead_payloads = payloads.filter(wrong)
-    errors = [_reason(columns, payload.as_py()) for payload in dead_payloads]
-    dead = [segments.filter(wrong), offsets.filter(wrong), ingested.filter(wrong), events.filter(wrong)]
-    letters = pa.RecordBatch.from_arrays(
-        [*dead, pa.array(errors, pa.string())], schema=dead_letter_schema(naive_times=naive_times)
-    )
-    kept = good.filter(pc.invert(wrong))
-    return Rows(kept if len(kept) else None, letters)
+    good = good.filter(pa.array(~left_out))
+    letters = None
+    if (new := decoded.bad & ~known).any():
+        wrong = pa.array(new)
+        errors = [_reason(columns, payload.as_py()) for payload in payloads.filter(wrong)]
+        letters = pa.RecordBatch.from_arrays(
+            [*(each.filter(wrong) for each in (segments, offsets, ingested, events)), pa.array(errors, pa.string())],
+            schema=dead_letter_schema(naive_times=naive_times),
+        )
+    return Rows(good if len(good) else None, letters)
+
+
+class DeadPositions:
+    """Positions of events that are dead letters already."""
+
+    def __init__(self, tables: Iterable[pa.Table]) -> None:
+        """Take the columns `segment` and `offset` of tables."""
+        found: dict[int, list[int]] = {}
+        for table in tables:
+            for segment, offset in zip(table["segment"].to_pylist(), table["offset"].to_pylist(), strict=True):
+                found.setdefault(segment, []).append(offset)
+        self._offsets = {segment: np.unique(np.array(offsets, np.int64)) for segment, offsets in found.items()}
+        self.count = sum(map(len, self._offsets.values()))
+
+    def __repr__(self) -> str:
+        return f"<DeadPositions, {self.count}>"
+
+    def contain(self, segments: pa.Array, offsets: pa.Array) -> Any:
+        """Return for each event whether its position is one of these."""
+        found = np.zeros(len(segments), bool)
+        of, at = segments.to_numpy(), offsets.to_numpy()
+        for segment, known in self._offsets.items():
+            found |= (of == segment) & np.isin(at, known)
+        return found
+
+
+def payloads_of(events: pa.Array) -> pa.Array:
+    """Return the payload of each event; of one that is no envelope, the event."""
+    return _taken_apart(events, len(events))[3]
 
 
 def _taken_apart(events: pa.Array, count: int) -> tuple[pa.Array, pa.Array, pa.Array, pa.Array]:

@@ -33,6 +33,9 @@ ROW_GROUP_BYTES: Final = 16 * MIB  # of Arrow, that are collected for one row gr
 MAX_LAKE_ERROR_CHARACTERS: Final = 300  # of the error of a dead letter, and of a library
 METADATA_FILES_KEPT: Final = 100  # of earlier versions of a table
 MAX_SUMMARY_CUT_CHARACTERS: Final = 128 * KIB  # of a cut in the metadata of a table
+MAX_COUNT_DIGITS: Final = 18  # of a number in the summary of a snapshot
+MAX_SAMPLE_EVENTS: Final = 2000  # of a commit, from which columns of JSON are inferred
+SAMPLE_EVENTS_OF_BATCH: Final = 100  # of each batch
 # How often a committer that waits polls the tail of its stream: this part of its interval, within bounds.
 TAIL_POLLS_PER_INTERVAL: Final = 6
 MIN_TAIL_POLL_SECONDS: Final = 0.25

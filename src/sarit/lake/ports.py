@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
     from typing import TypeAlias
 
     import pyarrow as pa
@@ -52,7 +52,7 @@ class Source(Protocol):
         """Return the time, since 1970, of the newest recorded cut that is nowhere after a cut; of the stream's
         beginning, if there is none.  Raises NotFound, Unavailable."""
 
-    def read(self, start: StreamCut, end: StreamCut) -> AsyncIterator[pa.RecordBatch | Gap]:
+    def read(self, start: StreamCut, end: StreamCut) -> AsyncGenerator[pa.RecordBatch | Gap, None]:
         """Yield what lies between two cuts as batches (event, segment, offset), and the gaps.  Raises NotFound,
         Unavailable, Corrupt."""
 
@@ -60,9 +60,7 @@ class Source(Protocol):
 class ValueColumns(Protocol):
     """How the payloads of events become columns."""
 
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns."""
+    schema: pa.Schema
 
     def read(self, payloads: pa.Array) -> Any:
         """Return `columns` (arrays in the order of the schema) and `bad` (numpy bool): rows that are not decoded."""
@@ -72,10 +70,15 @@ class ValueColumns(Protocol):
 
 
 class Columns(Protocol):
-    """Which columns the values of a stream have."""
+    """Which columns the values of a stream have.  `wants_sample`: they depend on payloads."""
 
-    async def choose(self) -> str:
-        """Return a text that names how values are decoded from now on.  Raises Invalid, Unavailable."""
+    wants_sample: bool
+
+    async def choose(self, before: str, sample: Sequence[bytes]) -> str:
+        """Return a text that names how values are decoded from now on.
+
+        `before`: the text before; empty: there was none.  `sample`: some of the payloads that are decoded next.  Raises
+        Invalid, NotFound, Unavailable."""
 
     async def open(self, chosen: str) -> ValueColumns:
         """Return the columns of such a text, always the same ones.  Raises Invalid, Unavailable."""
@@ -148,3 +151,7 @@ class LakeTables(Protocol):
 
     def delete(self, view: TableView, files: Sequence[Any]) -> None:
         """Delete files that are in no snapshot.  Raises nothing."""
+
+    def positions(self, view: TableView, prefix: str) -> Sequence[pa.Table]:
+        """Return the columns `segment` and `offset` of the files of a table whose names begin with `prefix`.  Raises
+        Unavailable."""

@@ -22,11 +22,13 @@ import pyarrow.parquet as pq
 from sarit.core.errors import Conflict, Exists, Invalid, SaritError, Unavailable
 from sarit.core.extras import require
 from sarit.lake.catalogs import open_catalog
-from sarit.lake.cuts import Snapshot
+from sarit.lake.cuts import NUMBERED_METADATA, Snapshot
 from sarit.lake.limits import MAX_LAKE_ERROR_CHARACTERS, METADATA_FILES_KEPT, ROW_GROUP_BYTES
+from sarit.lake.numbered_metadata import write_numbered_metadata
 from sarit.lake.ports import TableView
 from sarit.lake.problems import SCHEMA, TableProblem
-from sarit.lake.table_types import fitted, small_schema
+from sarit.lake.table_types import covers, fitted, small_schema
+from sarit.serializers.widening import wider
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -40,6 +42,7 @@ _PARTITION_NAME: Final = "ingested_hour"
 _PROPERTIES: Final = {
     "format-version": "2",
     "write.parquet.compression-codec": "zstd",
+    "commit.manifest-merge.enabled": "true",
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": str(METADATA_FILES_KEPT),
 }
@@ -85,24 +88,28 @@ class PyIcebergTables:
                 if partition_by:
                     with transaction.update_spec() as spec:
                         spec.add_field(partition_by, HourTransform(), _PARTITION_NAME)
-            return _view(catalog.load_table(tuple(name)), catalog)
+            created = catalog.load_table(tuple(name))
+            self._number(created)
+            return _view(created, catalog)
 
     def evolve(self, name: Sequence[str], view: TableView, schema: pa.Schema) -> TableView:
         """Add and widen columns until the table has those of `schema`.  Raises Conflict, Unavailable, TableProblem."""
         from pyiceberg.exceptions import ValidationError
 
-        if view.schema.equals(schema):
+        if covers(view.schema, schema):
             return view
         with self._errors(name, "cannot get other columns"):
             try:
                 with view.handle.update_schema() as update:
-                    update.union_by_name(schema)
+                    update.union_by_name(wider(view.schema, schema))
             except (ValidationError, ValueError, TypeError) as error:
                 raise TableProblem(
                     SCHEMA,
                     f"the columns of table {_dotted(name)} cannot be made those of the stream: {self._text(error)}",
                 ) from None
-            return _view(self._catalog().load_table(tuple(name)), self._catalog())
+            evolved = self._catalog().load_table(tuple(name))
+            self._number(evolved)
+            return _view(evolved, self._catalog())
 
     def writer(self, view: TableView, prefix: str, ingested_ms: int | None, target_bytes: int) -> ParquetFiles:
         """Return a writer of files whose names begin with `prefix`, of the partition of a time."""
@@ -121,15 +128,38 @@ class PyIcebergTables:
         with self._errors(table.name(), "cannot be appended to"):
             transaction = table.transaction()
             transaction.set_properties(dict(properties))
-            with transaction.update_snapshot(snapshot_properties=dict(summary)).fast_append() as snapshot:
+            with transaction.update_snapshot(snapshot_properties=dict(summary)).merge_append() as snapshot:
                 for each in files:
                     snapshot.append_data_file(each)
             transaction.commit_transaction()
+        self._number(table)
 
     def delete(self, view: TableView, files: Sequence[Any]) -> None:
         """Delete files that are in no snapshot.  Raises nothing."""
         for each in files:
             _delete(view.handle.io, each.file_path)
+
+    def positions(self, view: TableView, prefix: str) -> Sequence[pa.Table]:
+        """Return the columns `segment` and `offset` of the files of a table whose names begin with `prefix`.  Raises
+        Unavailable."""
+        table = view.handle
+        found = []
+        with self._errors(table.name(), "cannot be read"):
+            for task in table.scan().plan_files():
+                path = task.file.file_path
+                if path.rpartition("/")[2].startswith(prefix):
+                    with table.io.new_input(path).open() as source:
+                        found.append(pq.read_table(source, columns=["segment", "offset"]))
+        return found
+
+    def _number(self, table: Any) -> None:
+        """Write the numbered copy of a table's newest metadata, if the table has such copies."""
+        if table.properties.get(NUMBERED_METADATA) != "true":
+            return
+        try:
+            write_numbered_metadata(table)
+        except Exception as error:  # readers without a catalog see the table as it was; the next commit writes again
+            _log.warning("metadata of table %s are not numbered: %s", _dotted(table.name()), self._text(error))
 
     # -- the catalog ----------------------------------------------------------------------------------
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pyarrow as pa
 
 from sarit.core.errors import Invalid
+from sarit.lake.limits import MAX_LAKE_ERROR_CHARACTERS
+from sarit.lake.problems import SCHEMA, TableProblem
+from sarit.serializers.widening import widened, wider
 
 
 def small_schema(schema: pa.Schema) -> pa.Schema:
@@ -30,32 +31,46 @@ def small(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
+def table_type(kind: pa.DataType, *, naive_times: bool = False) -> pa.DataType:
+    """Return the type that values of a type have in a table: one that every reader of Iceberg has.
+
+    Integers have 32 bits at least, times of day are texts, since some readers have no such type, or a wrong one, and
+    fixed bytes are bytes.  `naive_times`: timestamps in UTC without a zone."""
+    types = pa.types
+    kind = small(kind)
+    if types.is_int8(kind) or types.is_int16(kind) or types.is_uint8(kind) or types.is_uint16(kind):
+        return pa.int32()
+    if types.is_uint32(kind):
+        return pa.int64()
+    if types.is_time(kind):
+        return pa.string()
+    if types.is_fixed_size_binary(kind):
+        return pa.binary()
+    if types.is_timestamp(kind):
+        return pa.timestamp("us", tz=None if naive_times or kind.tz is None else "UTC")
+    if types.is_struct(kind):
+        return pa.struct([pa.field(field.name, table_type(field.type, naive_times=naive_times)) for field in kind])
+    if types.is_list(kind):
+        return pa.list_(table_type(kind.value_type, naive_times=naive_times))
+    if types.is_map(kind):
+        key, item = (table_type(each, naive_times=naive_times) for each in (kind.key_type, kind.item_type))
+        return pa.map_(key, item)
+    return kind
+
+
+def covers(table: pa.Schema, wanted: pa.Schema) -> bool:
+    """Return whether a table has all columns that are wanted, of types that hold their values.  Raises TableProblem: it
+    has one of a type that cannot be widened to the wanted one."""
+    try:
+        return bool(wider(table, wanted).equals(wider(table, table)))
+    except Invalid as error:
+        raise TableProblem(SCHEMA, f"{error}: give the stream another table, or its values another choice") from None
+
+
 def fitted(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Return rows in the columns of a table, by name; columns that the rows do not have are null.  Raises Invalid."""
-    columns = [_fitted_column(rows, field) for field in schema]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _fitted_column(rows: pa.RecordBatch, field: pa.Field) -> pa.Array:
-    place = rows.schema.get_field_index(field.name)
-    if place < 0:
-        return pa.nulls(len(rows), field.type)
     try:
-        return _fitted(rows.column(place), field.type)
+        columns = widened(rows.columns, rows.schema, schema)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-        raise Invalid(f"column {field.name} does not fit into that of the table: {error}") from None
-
-
-def _fitted(array: pa.Array, kind: pa.DataType) -> Any:
-    if array.type.equals(kind):
-        return array
-    if pa.types.is_struct(kind) and pa.types.is_struct(array.type):
-        names = [field.name for field in array.type]
-        parts = [
-            _fitted(array.field(names.index(field.name)), field.type)
-            if field.name in names
-            else pa.nulls(len(array), field.type)
-            for field in kind
-        ]
-        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=array.is_null())
-    return array.cast(kind)
+        raise Invalid(f"rows do not fit into the columns of the table: {error}"[:MAX_LAKE_ERROR_CHARACTERS]) from None
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
