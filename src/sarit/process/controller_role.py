@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from sarit.process.addresses import Addressed
     from sarit.process.admin import Admin
     from sarit.process.job_kinds import JobConfig
+    from sarit.process.registry_schemas import RegistrySchemas
     from sarit.process.reload import LiveSettings
     from sarit.process.security import Security
     from sarit.security.quotas import Quotas
@@ -129,7 +130,12 @@ class ControllerRole:
             host, port = self.controller.advertised
             return f"{host}:{port}"
 
-        return JobRunners(config, self._env, self._security, address, self.listener.handlers)
+        return JobRunners(config, self._env, self._security, address, self.listener.handlers, self._schemas)
+
+    def _schemas(self) -> RegistrySchemas:
+        from sarit.process.registry_schemas import read_registry
+
+        return read_registry(self._stores.tables, self._env)
 
     async def open(self) -> None:
         """Start the controller, as soon as the stores of its tables serve.  Raises Invalid, Corrupt."""

@@ -32,8 +32,10 @@ if TYPE_CHECKING:
     from sarit.client.aio import Client
     from sarit.controller.jobs import Job, Runner, Save
     from sarit.env.ports import Env
+    from sarit.process.registry_schemas import RegistrySchemas
     from sarit.process.security import Security
     from sarit.rpc.handlers import Handler
+    from sarit.serializers.schema_source import SchemaSource
 
 _log = logging.getLogger("sarit.process")
 
@@ -88,12 +90,12 @@ class JobWorld:
     """The client and the settings that the jobs of a process work with.
 
     `client`: of this process, which may do everything: a kind checks at creation what its job may touch.  `schemas`:
-    the schemas of the installation, for decoders of payloads; None: it has no registry."""
+    those of the installation, for decoders of payloads on worker threads."""
 
     client: Client
     env: Env
     config: JobConfig
-    schemas: object | None
+    schemas: SchemaSource
     statistics: JobStatistics
 
 
@@ -151,15 +153,18 @@ class JobRunners:
     def __init__(
         self, config: JobConfig, env: Env, security: Security, controller: Callable[[], str],
         calls: Mapping[str, Handler],
-        schemas: Callable[[], object | None] = lambda: None,
+        schemas: Callable[[], RegistrySchemas],
     ) -> None:  # fmt: skip
-        """`calls`: the handlers of the controller in this process; `controller`: returns its HOST:PORT, for texts."""
+        """`calls`: the handlers of the controller in this process; `controller`: returns its HOST:PORT, for texts.
+
+        `schemas`: makes a reader of the schemas of the installation."""
         self._config = config
         self._env = env
         self._security = security
         self._controller = controller
         self._calls = calls
         self._schemas = schemas
+        self._opened: RegistrySchemas | None = None
         self._world: JobWorld | None = None
         self._loaded: dict[str, Runner] = {}
         self.statistics = JobStatistics()
@@ -197,10 +202,13 @@ class JobRunners:
                 self._controller(), self._calls, self._security, lambda: "jobs", JOB_CALL_RETRY_SECONDS
             )
             client = connect(own_credentials(self._security, self._env))
-            self._world = JobWorld(client, self._env, self._config, self._schemas(), self.statistics)
+            self._opened = self._schemas()
+            self._world = JobWorld(client, self._env, self._config, self._opened, self.statistics)
         return self._world
 
     async def close(self) -> None:
         """Close what the jobs worked with."""
         if self._world is not None:
             await self._world.client.close()
+        if self._opened is not None:
+            await self._opened.close()

@@ -22,6 +22,8 @@ from sarit.serializers.schema_source import UnusableSchema, WrittenSchema, writt
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
 
+    from sarit.controller.ports import Tables
+    from sarit.env.ports import Env
     from sarit.registry.access import Guard
     from sarit.registry.registry import Registry
     from sarit.registry.values import Schema
@@ -46,6 +48,10 @@ class RegistrySchemas:
 
     def __repr__(self) -> str:
         return f"<RegistrySchemas of {self._registry!r}>"
+
+    async def close(self) -> None:
+        """End the worker of the registry."""
+        await self._registry.close()
 
     def written(self, subject: str, number: int, header: str) -> WrittenSchema:
         """Return the schema of an id, or of an encoding of a group."""
@@ -108,6 +114,15 @@ class RegistrySchemas:
             raise Unavailable(f"the registry of this process has not answered for {OWN_REGISTRY_SECONDS:g} s") from None
 
 
+def read_registry(tables: Tables, env: Env) -> RegistrySchemas:
+    """Return a reader of the registry in some tables, which need not have one.  Close it.  Call it on the event loop.
+
+    A process reads its installation's schemas so whether or not it answers requests for them."""
+    from sarit.registry.registry import Registry
+
+    return RegistrySchemas(Registry(tables, env))
+
+
 def _written(schema: Schema, texts: Mapping[str, str], codec: str, message: str) -> WrittenSchema:
     if schema.kind is not Kind.OPAQUE or schema.format_name != PROTOBUF_FORMAT:
         return written_schema(schema.kind.value, schema.text, texts, codec, message)
@@ -118,4 +133,4 @@ def _written(schema: Schema, texts: Mapping[str, str], codec: str, message: str)
     return written_schema(PROTOBUF, text, others, codec, message)
 
 
-__all__ = ["RegistrySchemas"]
+__all__ = ["RegistrySchemas", "read_registry"]
