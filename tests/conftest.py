@@ -122,6 +122,7 @@ COSTS = {
     "tests/unit/security/test_login.py": "heavy",
     "tests/unit/serializers/test_formats.py": "heavy",
     "tests/unit/storage/test_directory_crash.py": "heavy",
+    "tests/unit/sql/": "heavy",
     "tests/unit/store/flow_control/test_append_gate.py": "heavy",
     "tests/unit/store/flow_control/test_stream_rates.py": "heavy",
     "tests/unit/store/server/test_many_connections.py": "heavy",

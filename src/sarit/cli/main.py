@@ -35,6 +35,7 @@ _NOUNS = {
     "group": ("sarit.cli.group:group", "Create, list, inspect, checkpoint, reset and delete reader groups."),
     "write": ("sarit.cli.write:write", "Write events from a file or standard input."),
     "read": ("sarit.cli.read:read", "Print a stream's events."),
+    "query": ("sarit.cli.query:query", "Answer a SELECT over streams."),
     "doctor": ("sarit.cli.doctor:doctor", "Examine this machine: limits, disks, ports, addresses, storage."),
     "top": ("sarit.cli.top:top", "Show what processes do now, live."),
     "user": ("sarit.cli.user:user", "Add, change, list and delete the users who may log in."),

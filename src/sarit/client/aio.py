@@ -54,6 +54,8 @@ from sarit.client.writer.writer import EventWriter
 from sarit.core.errors import Invalid, SaritError
 from sarit.core.names import SegmentId, StreamName, is_user_name
 from sarit.core.policies import RetentionPolicy, ScalingPolicy, StreamConfig
+from sarit.sql.limits import QUERY_MEMORY_BYTES, UNCONFIRMED_QUERY_BYTES
+from sarit.sql.sandbox import EngineSettings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Generator, Iterable, Mapping, Sequence
@@ -222,6 +224,10 @@ def connect_in_process(
     return Client(session)
 
 
+async def _config(session: Session, name: StreamName) -> StreamConfig:
+    return await session.with_retry(lambda: session.controller.stream_config(name))
+
+
 @guarded("session", local=("close",))
 class Client:
     """A connection to Sarit.  Its writers and readers share its connections; `close` ends them."""
@@ -328,7 +334,7 @@ class Client:
         """Change the settings that are given and no others.  Raises NotFound, Sealed, Invalid."""
         name = stream_name(scope, stream)
         # Read, change, write: of two updates at the same time the later one wins.
-        config = await self._config(name)
+        config = await _config(self.session, name)
         if segments is not None:
             scaling = replace(scaling or config.scaling, min_segments=segments)
         if scaling is not None:
@@ -341,14 +347,11 @@ class Client:
             config = replace(config, tags=tuple(tags))
         await self.session.with_retry(lambda: self.session.controller.update_stream(name, config))
 
-    async def _config(self, name: StreamName) -> StreamConfig:
-        return await self.session.with_retry(lambda: self.session.controller.stream_config(name))
-
     async def stream_info(self, scope: str | StreamName, stream: str | None = None) -> StreamInfo:
         """Return configuration, active segments, head and tail of a stream.  Raises NotFound."""
         name = stream_name(scope, stream)
         # One request after another: a scale in between shows only in the later ones.
-        config = await self._config(name)
+        config = await _config(self.session, name)
         ranges = await self.session.with_retry(lambda: self.session.controller.current_segments(name))
         head, tail = await self.stream_cut_head(name), await self.stream_cut_tail(name)
         return StreamInfo(name, config, not ranges, tuple(ranges), head, tail)
@@ -470,6 +473,34 @@ class Client:
     def byte_reader(self, stream: str | StreamName, offset: int = 0, *, skip_truncated: bool = False) -> ByteReader:
         """Return a reader of plain bytes from a stream of one segment; `skip_truncated`: skip truncated bytes."""
         return ByteReader(self.session, stream_name(stream), offset, skip_truncated=skip_truncated)
+
+    async def sql(
+        self,
+        query: str,
+        *,
+        start: Cut = "head",
+        end: Cut = "tail",
+        limit_bytes: int | None = UNCONFIRMED_QUERY_BYTES,
+        memory_bytes: int = QUERY_MEMORY_BYTES,
+        spill_directory: str | None = None,
+        timeout: float | None = None,
+        tables: Mapping[str, Any] | None = None,
+    ) -> pa.Table:
+        """Return the result of a SELECT over streams, each a table named `scope.stream`; `pip install "sarit[sql]"`.
+
+        A stream has the columns `sarit` (segment, offset, ingested, time, key, headers) and `value`.  Every stream is
+        read as it is when the query begins, from the cut `start` to `end`.
+
+        `limit_bytes`: how much it may read of streams, None for any amount; bounds of `sarit.segment`, `sarit.offset`
+        and `sarit.ingested` in the query lessen it.  `memory_bytes`: of the engine; what exceeds it goes to files in
+        `spill_directory`, if there is one.  `timeout`: seconds for all of it.  `tables`: Arrow tables that the query
+        names, too.
+
+        Raises Invalid (wrong SQL, with its place; memory), NotFound, Forbidden, TooMuch, TimedOut, MissingExtra."""
+        from sarit.client.queries.query import QueryOptions, table_of
+
+        settings = EngineSettings(memory_bytes, None, spill_directory, limit_bytes=limit_bytes)
+        return await table_of(self.session, query, QueryOptions(settings, start, end, timeout, tables or {}))
 
     # -- segments -------------------------------------------------------------------------------
 

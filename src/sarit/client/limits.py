@@ -141,3 +141,9 @@ FIRST_REQUEST_ID_BYTES: Final = 6  # of a client or a connection, which counts f
 # A token is renewed when so much of its life has passed.
 TOKEN_RENEWAL: Final = 0.8
 MAX_CACHED_TOKENS: Final = 4096
+
+# -- client: queries -----------------------------------------------------------------------------
+QUERY_BATCHES_AHEAD: Final = 16  # read and not taken by the engine yet
+QUERY_PARALLEL_SEGMENTS: Final = 4
+QUERY_TIMELINE_CUTS: Final = 512  # of one stream; the controller retains fewer
+QUERY_NEAR_NAMES: Final = 3

@@ -26,9 +26,11 @@ from sarit.client.blocking.tables import Table, Tables
 from sarit.client.blocking.transactions import TransactionalWriter
 from sarit.client.limits import DEFAULT_TRANSACTION_LEASE_SECONDS, DEFAULT_WRITER_BUFFER_BYTES
 from sarit.client.session.guard import guarded
+from sarit.sql.limits import QUERY_MEMORY_BYTES, UNCONFIRMED_QUERY_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from typing import Any
 
     import pyarrow as pa
 
@@ -250,6 +252,42 @@ class Client:
     def byte_reader(self, stream: str | StreamName, offset: int = 0, *, skip_truncated: bool = False) -> ByteReader:
         """Return a reader of plain bytes from a stream of one segment; `skip_truncated`: skip truncated bytes."""
         return ByteReader(self._thread, self._inner.byte_reader(stream, offset, skip_truncated=skip_truncated))
+
+    def sql(
+        self,
+        query: str,
+        *,
+        start: Cut = "head",
+        end: Cut = "tail",
+        limit_bytes: int | None = UNCONFIRMED_QUERY_BYTES,
+        memory_bytes: int = QUERY_MEMORY_BYTES,
+        spill_directory: str | None = None,
+        timeout: float | None = None,
+        tables: Mapping[str, Any] | None = None,
+    ) -> pa.Table:
+        """Return the result of a SELECT over streams, each a table named `scope.stream`; `pip install "sarit[sql]"`.
+
+        A stream has the columns `sarit` (segment, offset, ingested, time, key, headers) and `value`.  Every stream is
+        read as it is when the query begins, from the cut `start` to `end`.
+
+        `limit_bytes`: how much it may read of streams, None for any amount; bounds of `sarit.segment`, `sarit.offset`
+        and `sarit.ingested` in the query lessen it.  `memory_bytes`: of the engine; what exceeds it goes to files in
+        `spill_directory`, if there is one.  `timeout`: seconds for all of it.  `tables`: Arrow tables that the query
+        names, too.
+
+        Raises Invalid (wrong SQL, with its place; memory), NotFound, Forbidden, TooMuch, TimedOut, MissingExtra."""
+        return self._run(
+            self._inner.sql(
+                query,
+                start=start,
+                end=end,
+                limit_bytes=limit_bytes,
+                memory_bytes=memory_bytes,
+                spill_directory=spill_directory,
+                timeout=timeout,
+                tables=tables,
+            )
+        )
 
     def segment_infos(self, stream: str | StreamName, wanted: Iterable[SegmentId]) -> Mapping[SegmentId, SegmentInfo]:
         """Start, end and state of segments, queried concurrently; deleted segments are omitted."""

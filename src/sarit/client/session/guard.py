@@ -72,6 +72,8 @@ BOUNDS: Final[Mapping[str, tuple[float, float]]] = {
     "count": _COUNT,
     "distance_bytes": _COUNT,
     "step_bytes": (1, _INT64 - 1),
+    "limit_bytes": _COUNT,
+    "memory_bytes": (1 << 20, _INT64 - 1),
     "max_bytes": (8, _INT64 - 1),  # the header of an event
     "time_ms": _COUNT,
     "buffer_bytes": _COUNT,

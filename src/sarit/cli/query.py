@@ -1,0 +1,164 @@
+"""`sarit query`: SQL over streams."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import aclosing, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sarit.cli import query_output
+from sarit.cli.limits import PROGRESS_POLL_SECONDS
+from sarit.cli.near_names import NamedCommand
+from sarit.cli.option_types import Memory
+from sarit.cli.options import confirm, controller_option
+from sarit.cli.pipes import end_interrupted
+from sarit.cli.progress import Bar
+from sarit.client.queries.query import QueryOptions, batches
+from sarit.core.extras import require
+from sarit.core.limits import MIB
+from sarit.core.times import parse_time
+from sarit.env.real import RealClock
+from sarit.sql.limits import MAX_QUERY_CHARS, QUERY_MEMORY_BYTES, UNCONFIRMED_QUERY_BYTES
+from sarit.sql.meter import ScanMeter, TooMuch
+from sarit.sql.sandbox import EngineSettings
+
+if TYPE_CHECKING:
+    from sarit.client.session.session import Session
+
+
+@click.command(cls=NamedCommand)
+@click.argument("sql")
+@click.option("--from", "start", default="head", show_default=True, metavar="head|CUT|TIME", help="Where to begin.")
+@click.option("--to", "end", default="tail", show_default=True, metavar="tail|CUT|TIME", help="Where to end.")
+@click.option(
+    "--format", "form", type=click.Choice(query_output.FORMATS), help="How to print the result.  [default: table]"
+)
+@click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Write the result to this file.")
+@click.option(
+    "--limit-bytes",
+    type=Memory(),
+    default=UNCONFIRMED_QUERY_BYTES,
+    show_default="1G",
+    help="How much of streams the query may read; where it reads more, it asks.",
+)
+@click.option("--yes", is_flag=True, help="Do not ask: read as much as it takes.")
+@click.option(
+    "--memory", type=Memory(), default=QUERY_MEMORY_BYTES, show_default="1G", help="How much memory the query may use."
+)
+@click.option(
+    "--spill",
+    type=click.Path(file_okay=False),
+    help="A directory for what exceeds the memory.  [default: the query fails then]",
+)
+@click.option("--timeout", type=click.FloatRange(0, min_open=True), help="End the query after so many seconds.")
+@controller_option
+def query(
+    sql: str,
+    start: str,
+    end: str,
+    form: str | None,
+    file: str | None,
+    limit_bytes: int,
+    yes: bool,
+    memory: int,
+    spill: str | None,
+    timeout: float | None,
+    controller: str,
+) -> None:
+    """Answer a SELECT over streams; "-" reads it from standard input.
+
+    A stream is a table named scope.stream, or "scope"."stream" where a name is no plain word.  Its columns are sarit (a
+    struct of segment, offset, ingested, time, key and headers) and value.  Files of this machine can be joined, as
+    'prices.parquet' or read_csv('prices.csv').
+
+    The query sees each stream as it is when the query begins.  Bounds of sarit.segment, sarit.offset and sarit.ingested
+    lessen what is read; a query that reads more than --limit-bytes asks before.
+    """
+    require("sql", "SQL over streams")
+    text = sys.stdin.read(MAX_QUERY_CHARS + 1) if sql == "-" else sql
+    chosen = _format_of(form, file)
+    settings = EngineSettings(memory, None, spill, limit_bytes=None if yes else limit_bytes)
+    options = QueryOptions(settings, _position(start), _position(end), timeout)
+    try:
+        try:
+            asyncio.run(_query(controller, text, options, chosen, file))
+        except TooMuch as error:
+            confirm(f"The query reads {_size(error.planned_bytes)} of streams.  Go on?", yes=yes)
+            unbounded = replace(options, settings=replace(settings, limit_bytes=None))
+            asyncio.run(_query(controller, text, unbounded, chosen, file))
+    except KeyboardInterrupt:
+        end_interrupted()
+
+
+def _format_of(form: str | None, file: str | None) -> str:
+    """Return the format as given, else by the name of the file.  Raises UsageError."""
+    found = form or ("table" if file is None else query_output.SUFFIXES.get(Path(file).suffix))
+    if found is None:
+        raise click.UsageError(f"{file}: the name does not say the format; give --format")
+    if file is None and found in ("parquet", "arrow") and sys.stdout.isatty():
+        raise click.UsageError(f"--format {found} is not for a terminal: give --output FILE, or a pipe")
+    return found
+
+
+def _position(text: str) -> str | int:
+    """Return a time in milliseconds since 1970; the text of any other position."""
+    if text[:1].isdigit() or text.startswith("-") or text == "now":
+        return parse_time(text, RealClock().wall_ms())
+    return text
+
+
+def _size(length: int) -> str:
+    return f"{length / MIB:,.0f} MiB" if length >= MIB else f"{length:,} bytes"
+
+
+async def _query(controller: str, sql: str, options: QueryOptions, form: str, file: str | None) -> None:
+    from sarit.client import aio
+
+    async with await aio.connect(controller) as client:
+        meter = ScanMeter(options.settings.limit_bytes)
+        watch = asyncio.ensure_future(_show_progress(meter)) if sys.stderr.isatty() else None
+        try:
+            count = await _write(client.session, sql, options, meter, form, file)
+        finally:
+            if watch is not None:
+                watch.cancel()
+                with suppress(asyncio.CancelledError):
+                    await watch
+    if form == "table" and sys.stdout.isatty():
+        query_output.echo_rows(count)
+
+
+async def _write(
+    session: Session, sql: str, options: QueryOptions, meter: ScanMeter, form: str, file: str | None
+) -> int:
+    count = 0
+    async with aclosing(batches(session, sql, options, meter)) as found:
+        # Nothing is opened before the query is known to be right.
+        first = await anext(found)
+        with query_output.opened(file) as stream:
+            output = query_output.output_of(form, stream, first.schema)
+            async for batch in found:
+                output.write(batch)
+                count += batch.num_rows
+            output.end()
+    return count
+
+
+async def _show_progress(meter: ScanMeter) -> None:
+    """Show a bar on standard error, from the moment at which the query knows what it reads."""
+    bar, planned, done = Bar(), 0, 0
+    try:
+        while True:
+            await asyncio.sleep(PROGRESS_POLL_SECONDS)
+            if meter.planned_bytes != planned:
+                planned, done = meter.planned_bytes, 0
+                bar.begin("reading", planned)
+            bar.add(meter.read_bytes - done)
+            done = meter.read_bytes
+    finally:
+        bar.end()

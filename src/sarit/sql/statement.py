@@ -1,0 +1,80 @@
+"""A query as DuckDB's parser sees it: one SELECT, and the tables that it names."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sarit.core.errors import Invalid
+from sarit.sql.limits import MAX_QUERY_CHARS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import duckdb
+
+_NO_SELECT = (
+    "only a SELECT is answered, or what is short for one (WITH, FROM, VALUES, TABLE, DESCRIBE, SUMMARIZE): "
+    "streams are written by writers, and results by --format and --output"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A query that was parsed, and not planned yet.
+
+    `tables`: the names in it, as paths, each once; those of common table expressions and of files are among them.
+    `ends_early`: a LIMIT may end it before it has read everything."""
+
+    tables: tuple[tuple[str, ...], ...]
+    ends_early: bool
+
+
+def parse_query(engine: duckdb.DuckDBPyConnection, sql: str) -> Statement:
+    """Parse a query.  Raises Invalid: it is wrong, and where; it is no SELECT."""
+    if len(sql) > MAX_QUERY_CHARS:
+        raise Invalid(f"the query has {len(sql):,} characters, of at most {MAX_QUERY_CHARS:,}")
+    ((text,),) = engine.execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchall()
+    found = json.loads(text)
+    if found["error"]:
+        raise Invalid(_refusal(sql, found))
+    statements = found["statements"]
+    if not statements:
+        raise Invalid("there is no query: give a SELECT")
+    if len(statements) > 1:
+        raise Invalid(f"{len(statements)} queries at once: give one")
+    modifiers = [found["type"] for found in statements[0]["node"].get("modifiers", ())]
+    return Statement(tuple(dict.fromkeys(_base_tables(statements[0]))), modifiers == ["LIMIT_MODIFIER"])
+
+
+def _refusal(sql: str, found: dict[str, Any]) -> str:
+    if found.get("error_type") != "parser":
+        return _NO_SELECT if found.get("error_type") == "not implemented" else str(found.get("error_message"))
+    return f"{found['error_message']}{place_of(sql, found.get('position'))}"
+
+
+def place_of(sql: str, position: str | None) -> str:
+    """Return where a position is in a query: line, column and the text there; "" when it is not known."""
+    if position is None or not position.isascii() or not position.isdigit():
+        return ""
+    before = sql.encode()[: int(position)].decode(errors="replace")
+    line = before.count("\n")
+    start = before.rfind("\n") + 1
+    column = len(before) - start + 1
+    text = sql.split("\n")[line][max(0, column - 30) : column + 30] if sql else ""
+    return f" (line {line + 1}, column {column}: {text.strip()})"
+
+
+def _base_tables(node: Any) -> Iterator[tuple[str, ...]]:
+    # Not by recursion: a query may be nested deeper than Python's stack.
+    left = [node]
+    while left:
+        found = left.pop()
+        if isinstance(found, list):
+            left.extend(found)
+        elif isinstance(found, dict):
+            if found.get("type") == "BASE_TABLE" and "table_name" in found:
+                path = (found.get("catalog_name"), found.get("schema_name"), found["table_name"])
+                yield tuple(part for part in path if part)
+            left.extend(found.values())
