@@ -55,7 +55,7 @@ def test_table_is_printed(node):
 
 
 def test_formats(node, tmp_path):
-    sql = "SELECT sarit.offset AS at, value, sarit.headers AS headers FROM shop.\"plain.x\" ORDER BY ALL"
+    sql = 'SELECT sarit.offset AS at, value, sarit.headers AS headers FROM shop."plain.x" ORDER BY ALL'
     assert query(node, sql, "--format", "csv")[0] == "at,value,headers\n0,one,\n11,two,\n22,\\xff00,\n"
     documents = [json.loads(line) for line in query(node, sql, "--format", "json")[0].splitlines()]
     assert documents[1:] == [
@@ -108,7 +108,7 @@ def test_wrong_queries_end_with_the_reason(node, sql, options, code, message):
 
 
 def test_failed_query_leaves_no_file(node, tmp_path):
-    for sql in ("selec 1", "SELECT value::INTEGER FROM shop.\"plain.x\""):
+    for sql in ("selec 1", 'SELECT value::INTEGER FROM shop."plain.x"'):
         query(node, sql, "--output", str(tmp_path / "x.csv"), code=1)
     assert list(tmp_path.iterdir()) == []
 
