@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from sarit.controller.background import retention
 from sarit.controller.jobs import Claim, JobTable
 from sarit.process.worker_role import WorkerRole
 from sarit.wire.limits import NO_VERSION
@@ -57,6 +58,25 @@ def done_job_claimed_again() -> Iterator[None]:
         return found and found._replace(job=replace(found.job, done=False))
 
     with patched(JobTable, JobTable.find, wrong):
+        yield
+
+
+_HELD: Final = "tests/unit/controller/test_retention.py::test"
+
+
+@mutant("retention", found_by=f"{_HELD}_jobs_that_hold_data_protect_it_up_to_the_maximum")
+@contextmanager
+def retention_ignores_jobs() -> Iterator[None]:
+    """Retention truncates what a background job still needs."""
+    with patched(retention, retention.held_cut, lambda progress: None):
+        yield
+
+
+@mutant("retention", found_by=f"{_HELD}_job_that_begins_to_hold_data_during_an_evaluation_stops_the_truncation")
+@contextmanager
+def job_holds_data_behind_the_back_of_retention() -> Iterator[None]:
+    """A job that begins to hold data does not conflict with a truncation that was decided before."""
+    with patched(Claim, Claim._begin_to_hold, Claim._write):
         yield
 
 

@@ -66,8 +66,8 @@ class Save(Protocol):
         """Save the job's state, in place of the one before, and clear its problem.
 
         `held`: retention truncates the stream at most up to this cut from now on, until the maximum of its policy is
-        reached; None: wherever it likes.  A first `held` may come too late for a truncation under way: read the head of
-        the stream after it.
+        reached; None: wherever it likes.  The stream may begin after a first `held` already: read its head afterwards,
+        which stays.
 
         Raises Fenced: another worker has claimed the job, or it was deleted; Unavailable: the state may or may not be
         saved, so the run has to end; Invalid."""
@@ -163,7 +163,11 @@ class Claim:
             if held.stream != self.job.key.stream:
                 raise Invalid(f"job {self.job.key} cannot hold data of {held.stream}")
             positions = {segment.packed: offset for segment, offset in held.positions.items()}
-        await self._write(replace(self.job, state=state, held=positions, problem=""))
+        job = replace(self.job, state=state, held=positions, problem="")
+        if positions is not None and self.job.held is None:
+            await self._begin_to_hold(job)
+        else:
+            await self._write(job)
         self.saves += 1
 
     async def finish(self) -> None:
@@ -176,14 +180,36 @@ class Claim:
         if shown != self.job.problem:  # each attempt to repeat a run may fail in the same way
             await self._write(replace(self.job, problem=shown))
 
+    async def _begin_to_hold(self, job: Job) -> None:
+        # Write the stream's record again unchanged, as a new subscriber does: a truncation that was decided before
+        # conflicts, and asks again what is held.
+        stream_key, row = keys.stream_key(job.key.stream.stream), job.key.rows()[1]
+        for _ in range(MAX_ATTEMPTS):
+            try:
+                stream, progress = await self._tables.get(self._table, [stream_key, row])
+            except NotFound:
+                raise _fenced(job) from None
+            if stream is None or progress is None or progress.version != self._version:
+                raise _fenced(job)
+            with suppress(Conflict):  # the stream was changed, or another worker has claimed the job
+                return await self._update(job, TableUpdate(stream_key, stream.value, stream.version))
+        raise Unavailable(f"stream {job.key.stream} is changed by too many others at once; try again")
+
     async def _write(self, job: Job) -> None:
+        try:
+            await self._update(job)
+        except Conflict:
+            raise _fenced(job) from None
+
+    async def _update(self, job: Job, *others: TableUpdate) -> None:
+        """Write the job's progress.  Raises Conflict, Fenced (the scope is gone), Unavailable."""
         # Update the very table that the job was found in: a recreated scope has another table, where the same version
         # may be of another job.
         update = TableUpdate(job.key.rows()[1], _encode_progress(job), self._version)
         try:
-            (self._version,) = await self._tables.update(self._table, [update])
-        except (Conflict, NotFound):
-            raise Fenced(f"job {job.key} is another worker's now, or is gone") from None
+            self._version = (await self._tables.update(self._table, [update, *others]))[0]
+        except NotFound:
+            raise _fenced(job) from None
         self.job = job
 
 
@@ -311,6 +337,10 @@ class JobTable:
             return table, await self._tables.get(table, wanted)
 
         return await self._catalog.in_scope(scope, get)
+
+
+def _fenced(job: Job) -> Fenced:
+    return Fenced(f"job {job.key} is another worker's now, or is gone")
 
 
 def printable(problem: str) -> str:

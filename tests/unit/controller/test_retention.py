@@ -8,9 +8,11 @@ import dataclasses
 import pytest
 
 from sarit.controller import keys
+from sarit.controller.jobs import JobKey
 from sarit.controller.limits import RECOVERY_GRACE_SECONDS
 from sarit.controller.model.codec import decode_cut
-from sarit.core.errors import Unavailable
+from sarit.core.cuts import StreamCut
+from sarit.core.errors import Conflict, Unavailable
 from sarit.core.names import SegmentId, StreamName
 from sarit.core.policies import RetentionPolicy, RetentionType, ScalingPolicy, StreamConfig
 from tests.unit.controller.fakes import Faults
@@ -109,6 +111,87 @@ def test_subscribers_protect_data_up_to_the_maximum():
         start = world.segments.segments[segment(0)].start
         assert start > 45
         assert world.segments.segments[segment(0)].length - start <= 200 + 30
+        world.check()
+
+    run(main())
+
+
+@pytest.mark.parametrize("with_group", [False, True])
+def test_jobs_that_hold_data_protect_it_up_to_the_maximum(with_group):
+    async def main():
+        world = World()
+        c = await world.controller()
+        await kept_stream(c, keeping(RetentionType.SIZE, 20, 200))
+        if with_group:
+            await c.groups.create("s", "g", group(streams=(STREAM,)))
+            await c.groups.record_cut(STREAM, "s/g", 0, "id", {0: 120})
+        claims = {}
+        for name in ("slow", "free", "ends"):
+            await c.jobs.create(key := JobKey("copy", STREAM, name))
+            claims[name] = await c.jobs.claim(await c.jobs.find(key), "w:1")
+        await claims["slow"].save(b"", cut_at(0))
+        await claims["free"].save(b"")
+        await claims["ends"].save(b"", cut_at(15))
+
+        async def start_after(length, count=1):
+            for _ in range(count):
+                await pass_by(world, c, 60, length)
+            return world.segments.segments[segment(0)].start
+
+        assert await start_after(30, 5) == 0
+        await claims["slow"].save(b"", cut_at(45))
+        assert await start_after(0) == 15  # the other one holds more
+        await claims["ends"].finish()
+        assert await start_after(0) == 45
+        await claims["slow"].save(b"", cut_at(50))
+        other = await world.controller()
+        await other.retention.apply(STREAM)
+        assert world.segments.segments[segment(0)].start == 50
+        start = await start_after(30, 7)
+        assert start > 50
+        assert world.segments.segments[segment(0)].length - start <= 200 + 30
+        await c.jobs.delete(claims["slow"].job.key)
+        start = await start_after(0)
+        # As if there were no job: up to the last recorded cut that leaves enough, or to the reader's release.
+        assert start >= (120 if with_group else world.segments.segments[segment(0)].length - 60)
+        world.check()
+
+    run(main())
+
+
+def cut_at(offset):
+    return StreamCut(STREAM, {SegmentId(0, 0): offset})
+
+
+def test_job_that_begins_to_hold_data_during_an_evaluation_stops_the_truncation():
+    async def main():
+        world = World()
+        c = await world.controller()
+        await kept_stream(c, keeping(RetentionType.SIZE, 20, 2000))
+        await pass_by(world, c, 60, 0)
+        await pass_by(world, c, 60, 100)
+        await pass_by(world, c, 60, 0)
+        start = world.segments.segments[segment(0)].start
+        await c.jobs.create(key := JobKey("copy", STREAM, "a"))
+        claim = await c.jobs.claim(await c.jobs.find(key), "w:1")
+        right = c.retention._released
+        seen = []
+
+        async def released(name):
+            found = await right(name)
+            seen.append(found)
+            if len(seen) == 2:  # of the precondition: the truncation is decided, and not made yet
+                await claim.save(b"", cut_at(start))
+            return found
+
+        c.retention._released = released
+        world.segments.append(segment(0), "x", 100)
+        world.pass_time(60)
+        with pytest.raises(Conflict):
+            await c.retention.apply(STREAM)
+        assert seen == [[], [], [{0: start}]]
+        await pass_by(world, c, 60, 0)
+        assert world.segments.segments[segment(0)].start == start
         world.check()
 
     run(main())

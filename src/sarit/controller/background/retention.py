@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from sarit.controller import keys
+from sarit.controller.jobs import held_cut
 from sarit.controller.limits import MAX_CLOCK_GAP_MS
 from sarit.controller.model import codec, retention, streams
 from sarit.controller.model.cuts import bytes_between, follows, is_cut, to_measure
@@ -133,8 +134,14 @@ class Retention:
         return [(codec.decode_cut(value.value), value.version) for _, value in rows]
 
     async def _released(self, name: StreamName) -> list[Cut]:
-        rows = await self._catalog.stream_records(name, keys.SUBSCRIBERS)
-        return [codec.decode_subscriber(value.value).cut for _, value in rows]
+        """Return the cuts up to which each subscriber, and each background job that holds data, lets the stream go."""
+        subscribers, jobs = await gather_all(
+            [self._catalog.stream_records(name, kind) for kind in (keys.SUBSCRIBERS, keys.JOB_PROGRESS)]
+        )
+        held = (held_cut(value.value) for _, value in jobs)
+        return [codec.decode_subscriber(value.value).cut for _, value in subscribers] + [
+            cut for cut in held if cut is not None
+        ]
 
     async def _epochs(
         self, name: StreamName, record: StreamRecord, head: Cut, others: Iterable[Mapping[int, int]]

@@ -15,6 +15,8 @@ cut retains too little if it is after the last recorded cut that retains the lim
 last recorded cut at the maximum.  Where two cuts overlap, the earlier one counts in each part of the key space, but
 data that is surely above the maximum is dropped, and its readers get a truncation error.
 
+A background job that holds data (`controller/jobs.py`) counts as a subscriber that has released what is before its cut.
+
 Source: controller.md par. 6, Pravega `StreamMetadataTasks`.  There a subscriber that has released nothing yet protects
 nothing, and by time a released cut that overlaps a recorded one may hold back data above the maximum.
 """
