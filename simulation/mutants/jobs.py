@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from sarit.controller.background import retention
-from sarit.controller.jobs import Claim, JobTable
+from sarit.controller.jobs import Claim, JobTable, held_cut
 from sarit.process.worker_role import WorkerRole
 from sarit.wire.limits import NO_VERSION
 from simulation.mutants.patching import patched
@@ -68,7 +68,7 @@ _HELD: Final = "tests/unit/controller/test_retention.py::test"
 @contextmanager
 def retention_ignores_jobs() -> Iterator[None]:
     """Retention truncates what a background job still needs."""
-    with patched(retention, retention.held_cut, lambda progress: None):
+    with patched(retention, held_cut, lambda progress: None):
         yield
 
 

@@ -182,6 +182,13 @@ SECTIONS: Final = {
         _gauge("sarit_registry_schemas", "Schemas that got an id, as this process last saw it"),
         _gauge("sarit_registry_groups", "Groups (subjects), as this process last saw it"),
     ),
+    "Background jobs": (
+        _gauge("sarit_jobs", "Jobs of streams that this process has taken on, by state: running; failing: the last run "
+               "failed, and none has made progress since; waiting: for another holder, or for its next run",
+               "kind", "state"),
+        _counter("sarit_job_runs_total", "Runs of jobs that were begun", "kind"),
+        _counter("sarit_job_failures_total", "Runs of jobs that ended with an error", "kind"),
+    ),
     "Transactions": (
         _counter("sarit_transactions_begun_total", "Transactions that were begun"),
         _counter("sarit_transactions_committed_total", "Transactions whose events became visible"),

@@ -26,13 +26,13 @@ from sarit.cli.options import Commands, format_option, show_rows
 from sarit.cli.options import show as show_result
 from sarit.core.errors import SaritError
 
-PROCESSES: Final = ("standalone", "store", "controller")
+PROCESSES: Final = ("standalone", "store", "controller", "worker")
 
 for_option = click.option(
     "--for",
     "command",
     type=click.Choice(PROCESSES),
-    help="The command that is meant.  [default: store and controller if there is a cluster, else standalone]",
+    help="The command that is meant.  [default: store, controller and worker if there is a cluster, else standalone]",
 )
 
 
@@ -116,7 +116,7 @@ def meant_commands(file: ConfigFile) -> list[str]:
     tables = [name for name in PROCESSES if name in file.tables]
     has_cluster = bool(os.environ.get("SARIT_CLUSTER")) or any(setting.option == "cluster" for setting in file.settings)
     if has_cluster:
-        tables += ["store", "controller"]
+        tables += ["store", "controller", "worker"]
     return [name for name in PROCESSES if name in tables] or ["standalone"]
 
 

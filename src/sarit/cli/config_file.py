@@ -12,7 +12,7 @@ import tomllib
 from dataclasses import dataclass, field
 from typing import Final
 
-TABLES: Final = ("standalone", "store", "controller", "init")
+TABLES: Final = ("standalone", "store", "controller", "worker", "init")
 
 _LINE_OF_ERROR = re.compile(r"\(at line (\d+), column \d+\)")
 

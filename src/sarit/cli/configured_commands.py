@@ -41,6 +41,7 @@ _COMMANDS: Final = {
     "standalone": "sarit.cli.standalone:standalone",
     "store": "sarit.cli.store:store",
     "controller": "sarit.cli.controller:controller",
+    "worker": "sarit.cli.worker:worker",
     "init": "sarit.cli.cluster:init",
 }
 _NAMED: Final = re.compile(r"--([a-z][a-z-]*[a-z])")

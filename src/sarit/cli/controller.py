@@ -13,6 +13,7 @@ from sarit.cli.process_options import (
     catalogs_option,
     cluster_option,
     config_option,
+    jobs_option,
     log_options,
     machine_option,
     reload_of,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 @http_port_option(9091, "Health.")
 @registry_options
 @catalogs_option
+@jobs_option
 @machine_option
 @click.option(
     "--expect",
@@ -60,6 +62,7 @@ def controller(
     registry: str,
     registry_port: int,
     catalogs: Path | None,
+    jobs: str,
     machine: str,
     expect: int | None,
     scaling_windows: Windows,
@@ -90,6 +93,7 @@ def controller(
         http_port=http_port_of(http_port),
         registry=registry_of(registry, registry_port),
         catalogs=None if catalogs is None else str(catalogs.absolute()),
+        jobs=jobs == "on",
         times=times_of(scaling_windows, scaling_cool_down, retention_interval, watermark_interval),
         options=shown_options(),
         security=security,

@@ -26,6 +26,7 @@ _NOUNS = {
     "standalone": ("sarit.cli.standalone:standalone", "Run a whole node: controller and segment store."),
     "store": ("sarit.cli.store:store", "Run a store of a cluster."),
     "controller": ("sarit.cli.controller:controller", "Run a controller of a cluster."),
+    "worker": ("sarit.cli.worker:worker", "Run background jobs of a cluster."),
     "cluster": ("sarit.cli.cluster:cluster", "Make a cluster, print its members and containers, drain a store."),
     "scope": ("sarit.cli.scope:scope", "Create, list and delete scopes."),
     "stream": ("sarit.cli.stream:stream", "Create, list, inspect, scale, seal, truncate and delete streams."),

@@ -22,7 +22,7 @@ GROUPS: Final = {
     "Log-in by an identity provider": (
         "oidc-issuer", "oidc-audience", "oidc-keys", "oidc-ca", "oidc-name-claim", "oidc-roles-claim", "oidc-roles",
     ),
-    "Background work": ("scaling-windows", "scaling-cool-down", "retention-interval", "watermark-interval"),
+    "Background work": ("jobs", "scaling-windows", "scaling-cool-down", "retention-interval", "watermark-interval"),
     "Logs and traces": ("log-level", "log-format", "traces", "trace-ratio"),
     "After damage": ("allow-damaged", "accept-data-loss"),
 }  # fmt: skip

@@ -16,9 +16,9 @@ from sarit.cli.option_types import CLUSTER_URL, Advertise, Host, Memory, Name
 from sarit.coordination.zookeeper_client import ZOOKEEPER_VARIABLE
 from sarit.store.limits import SCRUB_BYTES_PER_SECOND
 
-__all__ = ["address_options", "catalogs_option", "cluster_option", "config_option", "log_in_at_zookeeper",
-           "log_options", "machine_option", "reload_of", "scrub_option", "shown_options", "start_logs",
-           "zookeeper_option"]  # fmt: skip
+__all__ = ["address_options", "catalogs_option", "cluster_option", "config_option", "jobs_option",
+           "log_in_at_zookeeper", "log_options", "machine_option", "reload_of", "scrub_option", "shown_options",
+           "start_logs", "zookeeper_option"]  # fmt: skip
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -87,6 +87,15 @@ catalogs_option = click.option(
     metavar="FILE",
     help="Iceberg catalogs that streams can be tables of, by name: TOML, with the properties of PyIceberg below each "
     "[NAME], credentials included.  Needs sarit[lake].  [default: no catalogs]",
+)
+
+
+jobs_option = click.option(
+    "--jobs",
+    type=click.Choice(["on", "off"]),
+    default="on",
+    show_default=True,
+    help="Whether this process runs background jobs of streams, as those that commit them to tables.",
 )
 
 

@@ -15,6 +15,7 @@ from sarit.cli.option_types import BOOKKEEPER_URL, S3_URL, STORAGE_URL, Advertis
 from sarit.cli.options import http_port_of, http_port_option, registry_of, registry_options
 from sarit.cli.process_options import (
     catalogs_option,
+    jobs_option,
     log_options,
     reload_of,
     scrub_option,
@@ -101,6 +102,7 @@ if TYPE_CHECKING:
 @http_port_option(9091, "Console, REST, metrics and health.  With --processes those of the stores follow.")
 @registry_options
 @catalogs_option
+@jobs_option
 @click.option("--one-port/--no-one-port", help="Serve the wire protocol on the controller's port too.")
 @click.option(
     "--advertise",
@@ -126,35 +128,13 @@ if TYPE_CHECKING:
 @trace_options
 @log_options
 def standalone(
-    data_dir: Path,
-    dev: bool,
-    host: str,
-    controller_port: int,
-    store_port: int,
-    containers: int,
-    storage: str | None,
-    index_storage: str | None,
-    log: str | None,
-    memory: int | None,
-    scrub: int,
-    processes: int,
-    http_port: int,
-    registry: str,
-    registry_port: int,
-    catalogs: Path | None,
-    one_port: bool,
-    advertise: Advertised | None,
-    scaling_windows: tuple[float, float, float, float],
-    scaling_cool_down: float,
-    retention_interval: float,
-    watermark_interval: float,
-    allow_damaged: bool,
-    accept_data_loss: bool,
-    log_level: str,
-    log_format: str,
-    security: SecurityConfig,
-    traces: TraceSettings | None,
-) -> None:
+    data_dir: Path, dev: bool, host: str, controller_port: int, store_port: int, containers: int, storage: str | None,
+    index_storage: str | None, log: str | None, memory: int | None, scrub: int, processes: int, http_port: int,
+    registry: str, registry_port: int, catalogs: Path | None, jobs: str, one_port: bool, advertise: Advertised | None,
+    scaling_windows: tuple[float, float, float, float], scaling_cool_down: float, retention_interval: float,
+    watermark_interval: float, allow_damaged: bool, accept_data_loss: bool, log_level: str, log_format: str,
+    security: SecurityConfig, traces: TraceSettings | None,
+) -> None:  # fmt: skip
     """Run controller and segment store on one data directory.
 
     Prints a line with "sarit is ready" when it serves, and the URL of its console.  SIGTERM and Ctrl-C flush and stop;
@@ -184,6 +164,7 @@ def standalone(
         http_port=http_port_of(http_port),
         registry=registry_of(registry, registry_port),
         catalogs=None if catalogs is None else str(catalogs.absolute()),
+        jobs=jobs == "on",
         times=times_of(scaling_windows, scaling_cool_down, retention_interval, watermark_interval),
         options=shown_options(),
         security=security,

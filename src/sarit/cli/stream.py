@@ -9,6 +9,7 @@ import click
 import sarit
 from sarit.cli.names import SCOPE, SEGMENT, STREAM
 from sarit.cli.options import Commands, confirm, controller_option, count_of, format_option, show, show_rows, yes_option
+from sarit.cli.stream_jobs import jobs
 from sarit.core import cuts
 from sarit.core.errors import Invalid
 from sarit.core.names import is_user_name
@@ -316,6 +317,9 @@ def subscribers(name: StreamName, drop: str | None, controller: str, output: str
         dropped = client.stream(name).drop_subscriber(drop)
     text = f"{drop} {'keeps no data of' if dropped else 'kept no data of'} {name}"
     show(output, {"stream": str(name), "group": drop, "dropped": dropped}, text)
+
+
+stream.add_command(jobs)
 
 
 def _show_stream(client: Client, name: StreamName, output: str) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sarit.admin.console.view import ClusterView, ComponentView, ReportView, RequestsView
 from sarit.cluster.connection import ClusterConnection
-from sarit.cluster.controller_members import CONTROLLERS, ControllerMembers
+from sarit.cluster.controller_members import CONTROLLERS, WORKERS, ControllerMembers
 from sarit.cluster.limits import CONTROLLER_DRAIN_SECONDS
 from sarit.cluster.map_watch import MapWatch
 from sarit.cluster.object_requests import on_object_store, read_report
@@ -26,8 +26,10 @@ from sarit.coordination.map_register import STORES
 from sarit.core.errors import SaritError, Unavailable
 from sarit.env.background import Background, gather
 from sarit.env.passed_sockets import check_passed_sockets
+from sarit.lake.catalogs import read_catalogs
 from sarit.process.addresses import bound_address, http_url, internal_address, warn_of_addresses
 from sarit.process.controller_role import ControllerRole, ControllerSettings
+from sarit.process.job_kinds import JobConfig
 from sarit.process.observation.placed_view import ContainerStates, ControllerParts, PlacedView, mapped
 from sarit.process.observation.start_line import StartLine
 from sarit.process.run import run_process, say
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from sarit.process.observation.health import Health
     from sarit.process.reload import LiveSettings, Reload
     from sarit.process.security import Security
+    from sarit.process.worker_role import WorkerRole
 
 _log = logging.getLogger("sarit.cluster")
 
@@ -66,6 +69,7 @@ class ClusterController:
         self.watch = MapWatch(registers, env.clock)
         self.reports = ReportWatch(registers, self.watch, env.clock)
         self.members = ControllerMembers(members(CONTROLLERS), env)
+        self.workers = ControllerMembers(members(WORKERS), env, "worker")
         self.stores = StoreConnections(env, self.watch, secret)
         self._env, self._registers = env, registers
         self.failure: SaritError | None = None  # why the controller cannot go on; None: it runs
@@ -73,7 +77,7 @@ class ClusterController:
         self._background = Background(self._on_failed)
         self.role = ControllerRole(
             settings, env, RemoteStores(self.stores, env), security, self.members.addresses,
-            background=self._background,
+            background=self._background, workers=self.workers.addresses,
         )  # fmt: skip
         self.controller = self.role.controller
 
@@ -90,6 +94,9 @@ class ClusterController:
         """Listen, and join the controllers of the cluster.  Returns the port.  Raises Unavailable, OSError."""
         port = await self.role.serve()
         self.members.start(self.role.address)
+        if self.role.worker is not None:
+            self.workers.start(self.role.address)
+            self._background.spawn(start_when_joined(self.role.worker, self.workers))
         return port
 
     async def stop(self) -> None:
@@ -97,6 +104,8 @@ class ClusterController:
         await self.role.drain()
         await self.members.stop()
         await self.role.stop()
+        if self.role.worker is not None:
+            await self.workers.stop()
 
     def view(self, meta: ClusterMeta, config: ProcessConfig, health: Health) -> PlacedView:
         """Return the view of this controller for the console."""
@@ -134,6 +143,12 @@ class ClusterController:
         _log.critical("background work of the controller failed: internal error", exc_info=error)
         self.failure = self.failure or Unavailable("background work of the controller failed: internal error")
         self._on_failure()
+
+
+async def start_when_joined(worker: WorkerRole, workers: ControllerMembers) -> None:
+    """Start a worker once it is a member: one that knows no other would claim all jobs."""
+    await workers.joined()
+    worker.start()
 
 
 def _requests_of(store: str, report: RequestReport | None) -> RequestsView:
@@ -175,8 +190,9 @@ class ControllerProcess:
         meta = connection.meta
         health.add(partial(reasons_of_session, connection.zookeeper))
         settings = ControllerSettings(
-            config, config.port, config.max_api_connections, config.times, "--port", CONTROLLER_DRAIN_SECONDS
-        )
+            config, config.port, config.max_api_connections, config.times, "--port", CONTROLLER_DRAIN_SECONDS,
+            jobs=JobConfig(read_catalogs(config.catalogs)), runs_jobs=config.jobs,
+        )  # fmt: skip
         controller = self._controller = ClusterController(
             settings, connection.registers, connection.members, env, bytes.fromhex(meta.secret), meta.containers,
             self._security, config.expected, connection.zookeeper.session_seconds, end,

@@ -45,6 +45,7 @@ class ProcessConfig:
     http_port: int | None = None
     registry: RegistryConfig | None = None
     catalogs: str | None = None
+    jobs: bool = False
     options: tuple[ShownOption, ...] = ()
     security: SecurityConfig = field(default_factory=SecurityConfig)
     traces: TraceSettings | None = None

@@ -179,6 +179,7 @@ class ControllerPart:
 
     def __init__(self, spec: ChildSpec, env: Env, admin: Admin, security: Security, node_stores: StoresReport) -> None:
         from sarit.process.controller_role import ControllerRole, ControllerSettings
+        from sarit.process.job_kinds import job_config
         from sarit.process.store_calls.remote import FixedRouter, RemoteStores, StoreConnections
 
         self._admin = admin
@@ -189,7 +190,9 @@ class ControllerPart:
         self._router = FixedRouter(config.containers, ())
         self._stores = StoreConnections(env, self._router, spec.secret)
         self._host = advertised_address(config)
-        settings = ControllerSettings(config, config.controller_port, config.max_api_connections, config.times)
+        settings = ControllerSettings(
+            config, config.controller_port, config.max_api_connections, config.times, jobs=job_config(config)
+        )
         stores = RemoteStores(self._stores, env, self._advertised)
         self._role = ControllerRole(settings, env, stores, security)
 

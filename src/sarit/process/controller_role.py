@@ -11,22 +11,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from sarit.controller.assembly import Controller
+from sarit.controller.assignment import Assignment
 from sarit.core.errors import Unavailable
 from sarit.core.repeated_log import RepeatedLog
 from sarit.env.background import Background
 from sarit.env.limits import LISTEN_BACKLOG
 from sarit.env.passed_sockets import listen
 from sarit.process.addresses import advertised_address, advertised_port, bound_address, naming_port
-from sarit.process.job_kinds import JobKinds, JobRunners
+from sarit.process.job_kinds import GivenKinds, JobKinds, JobRunners
 from sarit.process.limits import STORES_RETRY_SECONDS
 from sarit.process.registry_tables import RegistryTables
 from sarit.process.signals import run_unless
 from sarit.rpc.grpc_server import GrpcListener
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from sarit.controller.assignment import Address
+    from sarit.controller.jobs import Kinds, Runner
     from sarit.controller.ports import Segments, Tables
     from sarit.controller.times import Times
     from sarit.core.metering import ScaleAdvice
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from sarit.process.registry_schemas import RegistrySchemas
     from sarit.process.reload import LiveSettings
     from sarit.process.security import Security
+    from sarit.process.worker_role import WorkerRole
     from sarit.security.quotas import Quotas
 
     Factory = Callable[[], asyncio.Protocol]
@@ -66,12 +69,19 @@ class Stores(Protocol):
         """Close the connections to them."""
 
 
+def _kinds(config: JobConfig | None, runners: Mapping[str, Runner] | None) -> Kinds | None:
+    if runners:
+        return GivenKinds(runners)
+    return None if config is None else JobKinds(config)
+
+
 @dataclass(frozen=True, slots=True)
 class ControllerSettings:
     """The choices of an operator for a controller.  Port 0 picks a free one.
 
     `port_option`: the option that chose the port, for errors.  `drain_seconds`: how long calls under way may take when
-    it stops.  `quotas`: follow the table of quotas.  `jobs`: for jobs that clients create; None: they cannot."""
+    it stops.  `quotas`: follow the table of quotas.  `jobs`: for jobs that clients create; None: they cannot.
+    `runs_jobs`: run them in this process, too."""
 
     addressed: Addressed
     port: int
@@ -81,6 +91,7 @@ class ControllerSettings:
     drain_seconds: float = 0.0
     quotas: bool = True
     jobs: JobConfig | None = None
+    runs_jobs: bool = True
 
 
 class ControllerRole:
@@ -89,21 +100,26 @@ class ControllerRole:
     def __init__(
         self, settings: ControllerSettings, env: Env, stores: Stores, security: Security,
         members: Callable[[], Sequence[Address]] | None = None, share: Callable[[Factory], Factory] | None = None,
-        background: Background | None = None,
+        background: Background | None = None, workers: Callable[[], Sequence[Address]] | None = None,
+        runners: Mapping[str, Runner] | None = None,
     ) -> None:  # fmt: skip
         """`members`: see `Controller`.  `share`: makes the connections of a port that something else shares.
 
-        `background`: for tasks whose failure somebody handles; None: it is logged."""
+        `background`: for tasks whose failure somebody handles; None: it is logged.
+
+        `workers`: returns the known addresses of all that run jobs, and then `worker` is started by the owner of the
+        role; None: this process alone.  `runners`: of jobs, in place of those of `settings`."""
         self.port = settings.port  # once it listens: of its listener
         address = advertised_address(settings.addressed), settings.port
         self._access = security.access(env)
         self.controller = Controller(
             stores.tables, stores.segments, env, address, settings.times, members, access=self._access,
             use_quotas=stores.use_quotas if settings.quotas else None,
-            kinds=None if settings.jobs is None else JobKinds(settings.jobs),
+            kinds=_kinds(settings.jobs, runners),
         )  # fmt: skip
         self.listener = GrpcListener(self.controller.services(), settings.max_api_connections)
         self._settings = settings
+        self._alone = workers is None
         self._env = env
         self._stores = stores
         self._security = security
@@ -111,26 +127,40 @@ class ControllerRole:
         self._server: asyncio.Server | TlsServer | None = None
         self._background = background or Background.critical(_log, "background work of the controller")
         self._skipped = asyncio.Event()
+        self.worker = self._worker(runners, workers)
 
     def __repr__(self) -> str:
         return f"<ControllerRole {self.controller!r}>"
 
     def show_in(self, admin: Admin) -> None:
-        """Have the HTTP port of the process show the controller's metrics."""
+        """Have the HTTP port of the process show the controller's metrics, and the jobs that it runs."""
         admin.metrics.has_controller(self.controller, self.listener)
+        if self.worker is not None:
+            self.worker.show_in(admin)
 
     def registry_tables(self, installation: str) -> RegistryTables:
         """Return what a schema registry of this process needs.  `installation`: the id of the node or the cluster."""
         return RegistryTables(self._stores.tables, installation, self._access, self._security.audit(self._env))
 
-    def runners(self, config: JobConfig) -> JobRunners:
-        """Return what runs background jobs in this process."""
+    def _worker(
+        self, runners: Mapping[str, Runner] | None, workers: Callable[[], Sequence[Address]] | None
+    ) -> WorkerRole | None:
+        """Return what runs the jobs of this process; None: it runs none."""
+        settings, catalog = self._settings, self.controller.catalog
+        if not settings.runs_jobs or (settings.jobs is None and not runners):
+            return None
+        from sarit.process.worker_role import WorkerRole as Worker
 
-        def address() -> str:
-            host, port = self.controller.advertised
-            return f"{host}:{port}"
+        among = Assignment(lambda: self.controller.advertised, workers)
+        if runners or settings.jobs is None:
+            return Worker(catalog, runners or {}, self._env, among)
+        calls = self.listener.handlers
+        made = JobRunners(settings.jobs, self._env, self._security, self._advertised, calls, self._schemas)
+        return Worker(catalog, made.by_kind(), self._env, among, made.statistics, made.close)
 
-        return JobRunners(config, self._env, self._security, address, self.listener.handlers, self._schemas)
+    def _advertised(self) -> str:
+        host, port = self.controller.advertised
+        return f"{host}:{port}"
 
     def _schemas(self) -> RegistrySchemas:
         from sarit.process.registry_schemas import read_registry
@@ -159,6 +189,8 @@ class ControllerRole:
             self._server = await listen(factory, bound_address(host), port, self._security.server_tls, LISTEN_BACKLOG)
         self.port = int(self._server.sockets[0].getsockname()[1])
         self.controller.advertised = self.address
+        if self.worker is not None and self._alone:
+            self.worker.start()
         return self.port
 
     @property
@@ -184,8 +216,10 @@ class ControllerRole:
             await run_unless(self._skipped, self.listener.drain(self._settings.drain_seconds))
 
     async def stop(self) -> None:
-        """Drain, stop the background work, and close the connections to the stores."""
+        """Drain, stop the jobs and the background work, and close the connections to the stores."""
         await self.drain()
+        if self.worker is not None:
+            await self.worker.stop()
         await self._background.close()
         await self.controller.stop()
         await self._stores.close()

@@ -13,6 +13,7 @@ the module in turn needs of an extra, it imports where it runs, behind `sarit.co
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, Protocol
@@ -73,8 +74,8 @@ class JobStatistics:
     """The counters of the jobs of one process, by kind."""
 
     def __init__(self) -> None:
-        self.runs: dict[str, int] = {}
-        self.failures: dict[str, int] = {}
+        self.runs = Counter[str]()
+        self.failures = Counter[str]()
         self.sources: list[Callable[[], Iterable[Sample]]] = []
 
     def __repr__(self) -> str:
@@ -145,6 +146,25 @@ class JobKinds:
             return {}
         texts = list(found.items())[:MAX_JOB_STATE_TEXTS]
         return {name: value[:MAX_JOB_STATE_TEXT_CHARACTERS] for name, value in texts}
+
+
+class GivenKinds:
+    """Kinds whose runners are given, of tests and of the simulation: they take any settings."""
+
+    def __init__(self, runners: Mapping[str, Runner]) -> None:
+        self._runners = runners
+
+    def __repr__(self) -> str:
+        return f"<GivenKinds {', '.join(sorted(self._runners))}>"
+
+    def check(self, kind: str, settings: bytes) -> None:
+        """Check that there is a runner of the kind.  Raises Invalid."""
+        if kind not in self._runners:
+            raise Invalid(f"no kind of background job is named {kind}")
+
+    def describe(self, kind: str, state: bytes) -> Mapping[str, str]:
+        """Return nothing: what a state holds is not known here."""
+        return {}
 
 
 class JobRunners:

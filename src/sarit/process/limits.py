@@ -116,6 +116,8 @@ JOB_CALL_RETRY_SECONDS: Final = 30.0
 MAX_JOB_STATE_TEXTS: Final = 32  # as a job's kind describes its state
 MAX_JOB_STATE_TEXT_CHARACTERS: Final = 16_384
 MAX_JOB_RETRY_SECONDS: Final = 60.0
+# A job that has failed for so long is a reason of the process's health.
+JOB_FAILING_SECONDS: Final = 300.0
 JOB_CLAIMS_AT_ONCE: Final = 16  # of one worker, which may find thousands of jobs at its start
 # A job whose holder has saved nothing for so long is taken from it, although it lives.
 JOB_HOLDER_GRACE_SECONDS: Final = 60.0

@@ -1,4 +1,5 @@
-"""How a server process runs, from its options to its end: `sarit standalone`, `sarit store`, `sarit controller`.
+"""How a server process runs, from its options to its end: `sarit standalone`, `sarit store`, `sarit controller`,
+`sarit worker`.
 
 sockets, signals ─▶ HTTP port ─▶ start ─▶ serve ─── first signal ──▶ stop ─▶ HTTP port closed ─▶ release
                                                  └─ second signal ─▶ skip the flush

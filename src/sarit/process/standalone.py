@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from sarit.process.places.store_parts import StoreParts
     from sarit.process.reload import LiveSettings, Reload
     from sarit.process.settings import NodeConfig
-    from sarit.process.worker_role import WorkerRole
 
 _log = logging.getLogger("sarit.process")
 
@@ -73,23 +72,14 @@ class Node:
         self.store_role = StoreRole(store_settings(config, damaged), env, parts, self.security, owner)
         self.store, self.meters, self.server = self.store_role.store, self.store_role.meters, self.store_role.listener
         self.stores = InProcessStores(self.store, self.meters, self.store_role.scale_requests, self._store_address)
-        of_jobs = job_config(config)
         settings = ControllerSettings(
-            config, config.controller_port, config.max_api_connections, config.times, quotas=quotas, jobs=of_jobs
-        )
+            config, config.controller_port, config.max_api_connections, config.times, quotas=quotas,
+            jobs=job_config(config),
+        )  # fmt: skip
         self.controller_role = ControllerRole(
-            settings, env, self.stores, self.security, share=self._share if config.one_port else None
+            settings, env, self.stores, self.security, share=self._share if config.one_port else None, runners=jobs
         )
         self.controller = self.controller_role.controller
-        self.worker: WorkerRole | None = None
-        if jobs:
-            from sarit.process.worker_role import WorkerRole as Worker
-
-            self.worker = Worker(self.controller.catalog, jobs, env, self.controller.assignment)
-        elif of_jobs is not None:
-            from sarit.process.worker_role import worker_of
-
-            self.worker = worker_of(self.controller_role, of_jobs, env)
         self._host = advertised_address(config)
 
     def __repr__(self) -> str:
@@ -130,13 +120,9 @@ class Node:
         await self.controller_role.open()
         await self.store_role.serve()
         await self.controller_role.serve()
-        if self.worker is not None:
-            self.worker.start()
 
     async def stop(self) -> None:
         """Stop serving, flush to long-term storage, close everything."""
-        if self.worker is not None:
-            await self.worker.stop()
         # The controller stops before the store, in which its tables are.
         await self.controller_role.stop()
         await self.store_role.stop()

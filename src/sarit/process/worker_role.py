@@ -25,6 +25,7 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from sarit.admin.reasons import Reason
 from sarit.controller.jobs import JobTable, printable
 from sarit.core.errors import Fenced, SaritError
 from sarit.core.repeated_log import RepeatedLog
@@ -32,6 +33,7 @@ from sarit.env.background import Background
 from sarit.process.job_kinds import JobStatistics
 from sarit.process.limits import (
     JOB_CLAIMS_AT_ONCE,
+    JOB_FAILING_SECONDS,
     JOB_HOLDER_GRACE_SECONDS,
     JOB_RETRY_SECONDS,
     JOBS_POLL_SECONDS,
@@ -39,14 +41,14 @@ from sarit.process.limits import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
+    from sarit.admin.exposition import Sample
     from sarit.controller.assignment import Address, Assignment
     from sarit.controller.catalog import Catalog
     from sarit.controller.jobs import Claim, FoundJob, JobKey, Runner
     from sarit.env.ports import Env
-    from sarit.process.controller_role import ControllerRole
-    from sarit.process.job_kinds import JobConfig
+    from sarit.process.admin import Admin
 
 _log = logging.getLogger("sarit.process")
 
@@ -75,6 +77,36 @@ class WorkerRole:
 
     def __repr__(self) -> str:
         return f"<WorkerRole, {len(self._works)} jobs>"
+
+    def show_in(self, admin: Admin) -> None:
+        """Have the HTTP port of the process show its jobs."""
+        admin.metrics.add(self.samples)
+        admin.health.add(self.reasons)
+
+    def samples(self) -> Iterator[Sample]:
+        """Return samples of the jobs of this worker."""
+        counts = {(kind, state): 0 for kind in self._runners for state in ("running", "failing", "waiting")}
+        for key, work in self._works.items():
+            if not work.task.done():
+                counts[key.kind, work.state] += 1
+        for names, count in counts.items():
+            yield "sarit_jobs", names, count
+        for kind in self._runners:
+            yield "sarit_job_runs_total", (kind,), self.statistics.runs[kind]
+            yield "sarit_job_failures_total", (kind,), self.statistics.failures[kind]
+        for source in self.statistics.sources:
+            yield from source()
+
+    def reasons(self) -> list[Reason]:
+        """Return the jobs that have failed for long: their work waits, and nothing else of the process."""
+        now = self._clock.monotonic()
+        text = "it fails for {0:.0f} s: {1}"
+        return [
+            Reason("job-fails", f"job {key}", text.format(now - work.failed_since, work.problem), ready=True)
+            for key, work in self._works.items()
+            if work.failed_since is not None and work.state == "failing" and not work.task.done()
+            and now - work.failed_since >= JOB_FAILING_SECONDS
+        ]  # fmt: skip
 
     def start(self) -> None:
         """Follow the index of jobs from now on."""
@@ -148,8 +180,11 @@ class WorkerRole:
         """Store why the run of a job ended, if it is still ours."""
         if work.claim is None or work.claim.job.done:
             return
+        if work.failed_since is None or work.claim.saves:
+            work.failed_since = self._clock.monotonic()
+        work.problem = printable(problem)
         kind = work.claim.job.key.kind
-        self.statistics.failures[kind] = self.statistics.failures.get(kind, 0) + 1
+        self.statistics.failures[kind] += 1
         with suppress(SaritError):  # the next claim tells who has it
             await work.claim.fail(problem)
 
@@ -164,8 +199,12 @@ class WorkerRole:
             if self._is_held(found, work):
                 return False
             work.claim = await self._jobs.claim(found, self._name)
-        self.statistics.runs[key.kind] = self.statistics.runs.get(key.kind, 0) + 1
-        await self._runners[key.kind](work.claim.job, work.claim.save)
+        self.statistics.runs[key.kind] += 1
+        work.runs = True
+        try:
+            await self._runners[key.kind](work.claim.job, work.claim.save)
+        finally:
+            work.runs = False
         await work.claim.finish()
         await self._jobs.remove_entry(key, work.entry)
         return True
@@ -193,15 +232,6 @@ class WorkerRole:
         return now - work.seen[1] < JOB_HOLDER_GRACE_SECONDS
 
 
-def worker_of(role: ControllerRole, config: JobConfig, env: Env, assignment: Assignment | None = None) -> WorkerRole:
-    """Return a worker that runs jobs of all kinds by the controller of this process.
-
-    `assignment`: among the workers; None: every controller is one."""
-    runners = role.runners(config)
-    among = assignment or role.controller.assignment
-    return WorkerRole(role.controller.catalog, runners.by_kind(), env, among, runners.statistics, runners.close)
-
-
 class _Work:
     """One job of ours.  `entry`: the version of its entry in the index, as it was listed last."""
 
@@ -211,6 +241,16 @@ class _Work:
         self.entry = entry
         self.claim: Claim | None = None
         self.seen: tuple[int, float] | None = None  # the version of the progress of another holder, and since when
+        self.runs = False
+        self.failed_since: float | None = None  # when the first of the runs failed that made no progress
+        self.problem = ""
+
+    @property
+    def state(self) -> str:
+        """`running`; `failing`: the last run failed, and there was no progress since; `waiting`: for another holder."""
+        if self.failed_since is not None and not (self.claim is not None and self.claim.saves and self.runs):
+            return "failing"
+        return "running" if self.runs else "waiting"
 
 
 def is_cancelled() -> bool:

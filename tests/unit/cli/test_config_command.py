@@ -26,7 +26,7 @@ from sarit.cli.config_report import (
 from sarit.cli.configured_commands import configured_commands, key_of, settable, variable_of
 from sarit.cli.main import cli
 
-COMMANDS = ("standalone", "store", "controller")
+COMMANDS = ("standalone", "store", "controller", "worker")
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "operations" / "configuration.md"
 
 
@@ -154,7 +154,7 @@ def test_check_finds_options_that_contradict_each_other(tmp_path):
 
 def test_check_for_a_cluster_checks_its_processes(tmp_path):
     path = write(tmp_path, 'cluster = "zookeeper://zk:2181/first"\nlog = "file:///l"\nstorage = "s3://bucket/p"\n')
-    assert run("check", path) == f"{path}: checked for store, controller\n"
+    assert run("check", path) == f"{path}: checked for store, controller, worker\n"
     assert "--log" not in run("check", path, "--for", "controller")
     # What a cluster keeps in a directory, a node cannot.
     assert f"{path}:2: log: " in run("check", path, "--for", "standalone", code=2)
@@ -182,7 +182,7 @@ def test_nothing_runs_for_a_check(monkeypatch, tmp_path):
     ):  # fmt: skip
         monkeypatch.setattr(f"sarit.{place}", lambda *_: pytest.fail("it runs"))
     path = write(tmp_path, 'cluster = "zookeeper://zk:2181/first"\n[standalone]\ncontainers = 2\n')
-    assert run("check", path).endswith("standalone, store, controller\n")
+    assert run("check", path).endswith("standalone, store, controller, worker\n")
 
 
 def test_page_of_options_is_made_from_the_declarations():

@@ -22,7 +22,7 @@ from sarit.process import supervisor as processes
 from sarit.process.addresses import advertised_port
 
 CLUSTER = "zookeeper://127.0.0.1:1/c"
-COMMANDS = ("standalone", "store", "controller")
+COMMANDS = ("standalone", "store", "controller", "worker")
 OPTIONS = [
     pytest.param(name, option, id=f"{name}-{key_of(option)}")
     for name in COMMANDS
@@ -242,7 +242,7 @@ def test_every_fault_of_a_file_is_named_at_once(tmp_path):
     assert done.exit_code == 2
     assert done.output.replace(f"{path}:", "").splitlines() == [
         "Error: 5: there is no table [stroe]: did you mean 'store'?; there are [standalone], [store], [controller], "
-        "[init], and keys on top are for all",
+        "[worker], [init], and keys on top are for all",
         "1: there is no option 'hots': did you mean 'host'?",
         "8: controller has no option 'expct': did you mean 'expect'?",
         "4: store_port is the same option as store-port in line 3: keep one",

@@ -10,7 +10,7 @@ from sarit.cli.main import cli
 
 # What they print is no result: a server's life, a script, a file to edit.
 WITHOUT = {
-    "standalone", "store", "controller", "completion", "config example",
+    "standalone", "store", "controller", "worker", "completion", "config example",
     "cluster init",  # its options are keys of the file of options
 }  # fmt: skip
 

@@ -7,8 +7,8 @@ from sarit.cli import configured_commands as configured
 from sarit.cli.configured_commands import OneStart, configured_commands, settable, variable_of
 from sarit.cli.main import cli
 
-COMMANDS = {name: configured_commands()[name] for name in ("standalone", "store", "controller")}
-CLUSTER = ("store", "controller")
+COMMANDS = {name: configured_commands()[name] for name in ("standalone", "store", "controller", "worker")}
+CLUSTER = ("store", "controller", "worker")
 # What a process of a cluster has instead.
 INSTEAD = {
     "data-dir": "a store keeps nothing on its machine",
@@ -29,8 +29,22 @@ ABSENT = {
     },
     **{
         (name, "store"): "controllers do it"
-        for name in ("retention-interval", "watermark-interval", "expect", "registry", "registry-port", "catalogs")
+        for name in (
+            "retention-interval", "watermark-interval", "expect", "registry", "registry-port", "catalogs", "jobs"
+        )
     },
+    **{
+        (name, "worker"): "it holds no data, and no client calls it"
+        for name in ("containers", "storage", "log", "index", "memory", "scrub", "weight", "id", "port", "advertise")
+    },
+    **{
+        (name, "worker"): "controllers do it"
+        for name in (
+            "retention-interval", "watermark-interval", "scaling-windows", "scaling-cool-down", "expect", "registry",
+            "registry-port",
+        )
+    },
+    ("jobs", "worker"): "it does nothing else",
     **{(name, "standalone"): "a node is no cluster" for name in ("cluster", "machine", "weight", "id", "expect")},
     ("port", "standalone"): "it has two ports, --controller-port and --store-port",
     ("index", "standalone"): "--index-storage says where indexes are",
@@ -39,7 +53,7 @@ REFUSED_WITH_PROCESSES = {"one-port": "each store has a port of its own"}
 VALUES = {
     "data-dir": "'d'", "host": "'127.0.0.1'", "controller-port": "7", "store-port": "9", "containers": "4",
     "storage": "'file:///s'", "index-storage": "'s3://bucket/p'", "log": "'bookkeeper://zk:2181/l'", "memory": "'2G'",
-    "scrub": "'1M'", "http-port": "90", "registry": "'on'", "registry-port": "91",
+    "scrub": "'1M'", "http-port": "90", "registry": "'on'", "registry-port": "91", "jobs": "'off'",
     "advertise": "'n1'", "allow-damaged": "true", "one-port": "true",
 }  # fmt: skip
 

@@ -24,7 +24,7 @@ VALUES = {
     "security": SecurityConfig(token_seconds=77),
 }
 # The process reads these from its own configuration.
-OF_THE_PROCESS = {"http_port", "options", "registry", "traces"}
+OF_THE_PROCESS = {"catalogs", "http_port", "jobs", "options", "registry", "traces"}
 SHARED = {field.name for field in dataclasses.fields(ProcessConfig)} & {
     field.name for field in dataclasses.fields(NodeConfig)
 }

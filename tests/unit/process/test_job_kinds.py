@@ -27,7 +27,7 @@ def _counting(monkeypatch):
         monkeypatch.setattr(worker_role, name, 0.05)
 
 
-def on_node(path, work, **chosen):
+def on_node(path, work, *, with_node=False, **chosen):
     async def main():
         config = NodeConfig(str(path), controller_port=0, store_port=0, **{"jobs": True, **chosen})
         node = await open_node(config.validated(), real_env())
@@ -35,7 +35,7 @@ def on_node(path, work, **chosen):
         try:
             address = f"127.0.0.1:{node.controller_port}"
             async with asyncio.timeout(HANG_SECONDS), aio.connect(address) as client:
-                return await work(client)
+                return await (work(client, node) if with_node else work(client))
         finally:
             await node.stop()
 
@@ -59,6 +59,10 @@ async def until(stream, condition):
     while not condition((await stream.jobs())[0]):
         await asyncio.sleep(0.02)
     return (await stream.jobs())[0]
+
+
+def counted(node):
+    return {(name, *labels): count for name, labels, count in node.controller_role.worker.samples()}
 
 
 def settings(**chosen):
@@ -107,6 +111,34 @@ def test_problem_of_a_run_is_shown_and_harms_no_other_job(tmp_path, raises, prob
             await asyncio.sleep(0.02)
 
     on_node(tmp_path / "node", work)
+
+
+def test_metrics_and_health_distinguish_a_job_that_fails_from_one_that_works(tmp_path, monkeypatch):
+    async def work(client, node):
+        stream = await started(client)
+        worker = node.controller_role.worker
+        assert counted(node)["sarit_jobs", "count", "running"] == 0
+        await stream.create_job("count", settings(until=6, raises="unavailable"))
+        await stream.create_job("count", settings(until=6), "sound")
+        await until(stream, lambda job: job.problem != "")
+        while counted(node)["sarit_job_failures_total", "count"] < 3:
+            await asyncio.sleep(0.02)
+        assert worker.reasons() == []
+        monkeypatch.setattr(worker_role, "JOB_FAILING_SECONDS", 0.0)
+        while not (reasons := worker.reasons()):
+            await asyncio.sleep(0.02)
+        assert [(one.code, one.part, one.ready) for one in reasons] == [("job-fails", "job s/t/count/main", True)]
+        assert reasons[0].text.endswith("the warehouse is away")
+        found = counted(node)
+        assert (found["sarit_jobs", "count", "failing"], found["sarit_jobs", "count", "running"]) == (1, 1)
+        assert found["sarit_job_runs_total", "count"] > found["sarit_job_failures_total", "count"] >= 3
+        await write(client, 1)
+        while not (await stream.jobs())[1].done:
+            await asyncio.sleep(0.02)
+        while counted(node)["sarit_jobs", "count", "running"]:
+            await asyncio.sleep(0.02)
+
+    on_node(tmp_path / "node", work, with_node=True)
 
 
 def test_refused_before_anything_is_stored(tmp_path):
