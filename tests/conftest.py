@@ -130,6 +130,7 @@ COSTS = {
     "tests/unit/store/tiering/test_snapshot_memory.py": "heavy",
     "tests/unit/tools/test_trace.py": "heavy",
     "tests/unit/ops/verify/test_verify.py": "heavy",
+    "tests/unit/training/test_shards.py": "heavy",
     "tests/unit/wire/test_append.py": "heavy",
     "tests/test_crash_states.py": "simulation",
     "tests/test_simulation": "simulation",

@@ -1,0 +1,115 @@
+"""Follows a stream for training: batches without an end, from a cut on, with exact positions.
+
+There are no epochs, and events come as they are stored, in order per key.  Of several shards each reads everything and
+keeps its own events, which a hash of where an event is stored decides: nobody has to agree on anything while the stream
+scales.  So the number of shards is a part of the position, and cannot change on the way.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from sarit.core.cuts import to_text
+from sarit.core.errors import Conflict, Invalid
+from sarit.training.order import hashes
+from sarit.training.state import MARK, VERSION
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from sarit.core.names import StreamName
+    from sarit.training.access import Target
+    from sarit.training.loader import Settings
+
+FOLLOW = "follow"
+
+
+class Following(Iterator[dict[str, Any]]):
+    """The batches of one shard of a stream that goes on; they end when the stream is sealed."""
+
+    def __init__(
+        self, target: Target, stream: StreamName, start: str, creation: str, settings: Settings, shard: int, shards: int
+    ) -> None:
+        self._settings = settings
+        self._stream = stream
+        self._shard = shard
+        self._shards = shards
+        self._process = os.getpid()
+        self._client = target.connect()
+        try:
+            self._creation = (self._client.stream(stream).creation_id() or b"").hex()
+            if creation not in ("", self._creation):
+                raise Conflict(f"{stream} is not the stream of the state, but was deleted and made again")
+            self._reader = self._client.reader(stream, start, skip_truncated=settings.skip)
+        except BaseException:
+            self._client.close()
+            raise
+
+    def __repr__(self) -> str:
+        return f"Following({self._stream}, shard {self._shard} of {self._shards})"
+
+    def __reduce__(self) -> Any:
+        raise Invalid("batches that were begun cannot be pickled: pickle the loader, or the state")
+
+    @property
+    def skipped_bytes(self) -> int:
+        """Always 0: how much was truncated is not counted here."""
+        return 0
+
+    def __next__(self) -> dict[str, Any]:
+        """Return the next batch; waits for it.  Raises Truncated, Corrupt, Invalid."""
+        if self._process != os.getpid():
+            raise Invalid(
+                f"these batches belong to process {self._process}, from which this one was forked: begin new ones "
+                "here, from the state"
+            )
+        while True:
+            batch = self._reader.read_arrow(self._settings.batch_rows)
+            if batch is None:
+                raise StopIteration
+            own = self._own(batch)
+            if own.num_rows:
+                return self._settings.form.values(own)
+
+    def _own(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if self._shards == 1:
+            return batch
+        import numpy as np
+        import pyarrow as pa
+
+        segments, offsets = (batch.column(at).to_numpy().view(np.uint64) for at in (1, 2))
+        owners = hashes(hashes(segments) ^ offsets) % np.uint64(self._shards)
+        return batch.filter(pa.array(owners == np.uint64(self._shard)))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the position after the last batch that was handed out."""
+        return following_state(
+            self._stream, to_text(self._reader.position()), self._creation, self._shard, self._shards
+        )
+
+    def close(self) -> None:
+        """Stop reading, and release the connections."""
+        if self._process == os.getpid():
+            self._client.close()
+
+
+def following_state(stream: StreamName, cut: str, creation: str, shard: int, shards: int) -> dict[str, Any]:
+    """Return a position as plain values, for JSON."""
+    return {
+        MARK: VERSION, "of": FOLLOW, "stream": str(stream), "cut": cut, "creation": creation, "shard": shard,
+        "shards": shards,
+    }  # fmt: skip
+
+
+def check_following(state: Any, stream: StreamName) -> None:
+    """Check a position.  Raises Invalid: it is none, or of another stream."""
+    if not isinstance(state, dict) or state.get("of") != FOLLOW or state.get(MARK) != VERSION:
+        raise Invalid("that is no position of a reader that follows a stream: give what its state_dict returned")
+    texts = [state.get(name) for name in ("stream", "cut", "creation")]
+    numbers = [state.get(name) for name in ("shard", "shards")]
+    if not all(isinstance(text, str) for text in texts) or not all(type(number) is int for number in numbers):
+        raise Invalid("that position of a reader that follows a stream is damaged")
+    if texts[0] != str(stream):
+        raise Invalid(f"the state is of stream {texts[0]}, and this is a reader of {stream}")

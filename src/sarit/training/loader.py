@@ -1,0 +1,391 @@
+"""The loader: batches of a stream as columns of numpy arrays or lists, with exact positions, whatever the framework."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from sarit.client.limits import DEFAULT_RETRY_TIMEOUT_SECONDS
+from sarit.core.errors import Conflict, Invalid
+from sarit.core.extras import require
+from sarit.core.names import StreamName
+from sarit.training.access import HEAD, TAIL, OpenStream, Target, cut_text
+from sarit.training.blocks import Rows, ShardReader, one_batch
+from sarit.training.follow import Following, check_following, following_state
+from sarit.training.frames import PrefixedFrames
+from sarit.training.limits import TRAINING_BATCH_ROWS, TRAINING_INTERLEAVE, TRAINING_PIECE_BYTES
+from sarit.training.state import EpochState, Order, ShardState, check_order, decode, encode, shard_of
+from sarit.training.tensors import RAISE, SKIP, Form
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from sarit.client.core.login import Credentials, Tls
+    from sarit.core.cuts import StreamCut
+    from sarit.serializers.payload_columns import PayloadColumns
+    from sarit.training.frames import Frames
+    from sarit.training.plan import Plan
+    from sarit.training.source import Source
+
+_NO_END: Final = 'an epoch has an end: give end="tail" (as of now), a cut or its text, or follow=True'
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How events become batches.  `skip`: what was truncated is passed over."""
+
+    form: Form
+    batch_rows: int = TRAINING_BATCH_ROWS
+    drop_last: bool = False
+    skip: bool = False
+
+
+class Batches(Iterator[dict[str, Any]]):
+    """The batches of one shard, from a position on.  An iterator of one process: no child may go on with it."""
+
+    def __init__(self, source: Source, state: ShardState, settings: Settings) -> None:
+        self._source: Source | None = source
+        self._reader = ShardReader(source, state, skip=settings.skip)
+        self._settings = settings
+        self._rows: Rows | None = None
+        self._taken = 0  # of the batches of `_rows`: how many events are handed out
+        self._batch = 0  # the next of the batches of `_rows`, and how many of its events are handed out
+        self._within = 0
+        self._process = os.getpid()
+        self._first = state
+
+    def __repr__(self) -> str:
+        return f"Batches({self._reader!r})"
+
+    def __reduce__(self) -> Any:
+        raise Invalid("batches that were begun cannot be pickled: pickle the loader, or the state")
+
+    @property
+    def skipped_bytes(self) -> int:
+        """How much was passed over because it was truncated."""
+        return self._reader.skipped_bytes
+
+    def __next__(self) -> dict[str, Any]:
+        """Return the next batch.  Raises Truncated, Corrupt, Conflict, Invalid."""
+        batch = self.next_arrow()
+        if batch is None:
+            raise StopIteration
+        return self._settings.form.values(batch)
+
+    def next_arrow(self) -> pa.RecordBatch | None:
+        """Return the next events as they are stored (event, segment, offset); None at the end."""
+        if self._process != os.getpid():
+            raise Invalid(
+                f"these batches belong to process {self._process}, from which this one was forked: begin new ones "
+                "here, from the state"
+            )
+        if self._source is None:
+            return None
+        wanted = self._settings.batch_rows
+        parts: list[pa.RecordBatch] = []
+        while wanted:
+            if self._rows is None and not self._next_rows():
+                break
+            part = self._part(wanted)
+            parts.append(part)
+            wanted -= part.num_rows
+        if wanted:
+            self.close()
+        if not parts or (wanted and self._settings.drop_last):
+            return None
+        return one_batch(parts)
+
+    def _next_rows(self) -> bool:
+        self._rows = self._reader.next_rows()
+        self._taken = self._batch = self._within = 0
+        return self._rows is not None
+
+    def _part(self, most: int) -> pa.RecordBatch:
+        """Return up to `most` of the next events at hand."""
+        assert self._rows is not None
+        batch = self._rows.batches[self._batch]
+        part = batch.slice(self._within, most)
+        self._within += part.num_rows
+        self._taken += part.num_rows
+        if self._within == batch.num_rows:
+            self._batch, self._within = self._batch + 1, 0
+            if self._batch == len(self._rows.batches):
+                self._rows = None
+        return part
+
+    def state(self) -> ShardState:
+        """Return the position after the last batch that was handed out."""
+        state = self._reader.state
+        if self._rows is None:
+            return state
+        return replace(state, block=self._rows.rest(self._taken, state.plan))
+
+    def close(self) -> None:
+        """Stop reading, and release the connections."""
+        self._reader.close()
+        source, self._source = self._source, None
+        if source is not None and self._process == os.getpid():
+            source.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_source", None) is not None:
+            self.close()
+
+
+class StreamLoader:
+    """Everything between two cuts of a stream, as batches of numpy arrays or lists, epoch after epoch.
+
+        loader = StreamLoader("shop/images", dtype="uint8", shape=(28, 28), batch_rows=256, shuffle_rows=10_000)
+        for batch in loader:
+            train(batch["value"])  # an array of 256 x 28 x 28
+
+    It connects when it is iterated, and can be pickled.  `start`, `end`: "head", "tail" (as of now), a cut or its text;
+    with several ranks they must be cuts, the same for all.  With `frames` the stream is a byte stream, and they are
+    offsets.
+
+    `follow`: there is no end and no epoch: the events after `start`, as they are stored, until the stream is sealed.  A
+    batch then has what is there, and each of several shards reads everything.
+
+    `batch_rows`: events of a batch; the last one of an epoch has fewer (`drop_last`: it is left out).
+    `shuffle_rows`: how many events are shuffled in memory at once; 0: each shard has its events as they are stored.
+    `interleave`: from how many places of the stream those events come.  `seed`: decides all orders, together with the
+    number of the epoch (`set_epoch`).  `rank`, `world_size`: which of how many processes this is, each with a share of
+    the events.  `piece_bytes`: into which pieces the stream is divided for that.
+
+    `dtype`, `shape`: each event is an array of this form.  `columns`: a reader of payloads
+    (`sarit.serializers.payload_columns`).  Without them, values are bytes.  `envelope`: events are envelopes; their
+    payloads count.  `positions`: batches have the columns `segment` and `offset`, too.  `on_error`: "skip" leaves out
+    events that do not fit, instead of raising Corrupt.  `on_truncated`: "skip" leaves out what was truncated since the
+    epoch was planned, instead of raising Truncated; `skipped_bytes` counts it.
+
+    Raises Invalid; iterating raises NotFound, Truncated, Corrupt, Unavailable, Conflict (it is not the stream of the
+    state that was loaded)."""
+
+    def __init__(
+        self,
+        stream: str | StreamName,
+        start: StreamCut | str | int = HEAD,
+        end: StreamCut | str | int | None = TAIL,
+        *,
+        address: str | None = None,
+        follow: bool = False,
+        batch_rows: int = TRAINING_BATCH_ROWS,
+        drop_last: bool = False,
+        shuffle_rows: int = 0,
+        interleave: int = TRAINING_INTERLEAVE,
+        seed: int = 0,
+        rank: int = 0,
+        world_size: int = 1,
+        piece_bytes: int = TRAINING_PIECE_BYTES,
+        dtype: str | None = None,
+        shape: tuple[int, ...] = (),
+        columns: PayloadColumns | None = None,
+        envelope: bool = False,
+        positions: bool = False,
+        on_error: str = RAISE,
+        on_truncated: str = RAISE,
+        frames: Frames | None = None,
+        retry_timeout: float = DEFAULT_RETRY_TIMEOUT_SECONDS,
+        credentials: Credentials | None = None,
+        tls: Tls | None = None,
+    ) -> None:
+        require("arrow", "A reader for training")
+        name = StreamName.parse(stream) if isinstance(stream, str) else stream
+        if follow:
+            _check_follow(end, shuffle_rows, frames)
+            end = TAIL
+        if end is None:
+            raise Invalid(_NO_END)
+        if batch_rows < 1:
+            raise Invalid(f"batches of {batch_rows} events: give 1 or more (batch_rows)")
+        if on_truncated not in (RAISE, SKIP):
+            raise Invalid(f"on_truncated={on_truncated}: give raise or skip")
+        if not 0 <= rank < world_size:
+            raise Invalid(f"there is no rank {rank} in a world of {world_size}")
+        if frames is None and (isinstance(start, int) or isinstance(end, int)):
+            raise Invalid("offsets are for byte streams: give frames, or cuts instead of offsets")
+        self.stream = name
+        self.rank = rank
+        self.world_size = world_size
+        self.epoch = 0
+        self.follow = follow
+        self._open = OpenStream(
+            Target(address, retry_timeout, credentials, tls),
+            name,
+            start if isinstance(start, int) else cut_text(start, name),
+            end if isinstance(end, int) else cut_text(end, name),
+            frames,
+        )
+        if world_size > 1 and not self._open.fixed and not follow:
+            raise Invalid(
+                'with several ranks, each would see another head and tail: let one ask client.cut(STREAM, "tail"), and '
+                "give the text of that cut to all"
+            )
+        self._order = Order(seed, shuffle_rows, interleave)
+        self._piece_bytes = piece_bytes
+        form = Form(dtype, tuple(shape), columns, envelope, positions, on_error)
+        self._settings = Settings(form, batch_rows, drop_last, on_truncated == SKIP)
+        self._plan: Plan | None = None
+        self._pending: dict[str, Any] | None = None  # a state that was loaded, until the next iteration takes it
+        self._batches: Batches | Following | None = None
+
+    def __repr__(self) -> str:
+        start, end = (text[:20] for text in self._open.between)
+        return f"{type(self).__name__}({self.stream}, {start} to {end}, rank {self.rank} of {self.world_size})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The plan goes along: a worker would see another tail.
+        return {**self.__dict__, "_plan": None if self.follow else self.plan(), "_batches": None}
+
+    def plan(self) -> Plan:
+        """Return what an epoch consists of, asked for once.  Raises NotFound, Truncated, Invalid, Unavailable."""
+        if self.follow:
+            raise Invalid(f"who follows {self.stream} has no epochs: only a reader between two cuts has")
+        if self._plan is None:
+            self._plan = self._open.plan(self._piece_bytes)
+        return self._plan
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether another process would plan another epoch, because nobody has asked for the head and the tail yet."""
+        return not (self.follow or self._open.fixed or self._plan is not None)
+
+    @property
+    def begun(self) -> bool:
+        """Whether this process has begun to iterate."""
+        return self._batches is not None
+
+    @property
+    def total_bytes(self) -> int:
+        """How much an epoch has to read, of all ranks, headers of events included."""
+        return self.plan().total_bytes
+
+    @property
+    def skipped_bytes(self) -> int:
+        """How much the last iteration has passed over because it was truncated."""
+        return 0 if self._batches is None else self._batches.skipped_bytes
+
+    def set_epoch(self, epoch: int) -> None:
+        """Have the next iteration begin this epoch, in its order; or go on in it, if the state loaded last is of it."""
+        if epoch < 0:
+            raise Invalid(f"epoch {epoch}: give 0 or more")
+        if epoch != self.epoch and not self.follow:
+            self._pending = None
+        self.epoch = epoch
+
+    @property
+    def has_state(self) -> bool:
+        """Whether a state was loaded that no iteration has taken."""
+        return self._pending is not None
+
+    def drop_state(self) -> None:
+        """Forget a state that was loaded, and that no iteration has taken."""
+        self._pending = None
+
+    def __iter__(self) -> Batches | Following:
+        """Return the batches of this rank."""
+        return self.shard(self.rank, self.world_size)
+
+    def shard(self, shard: int, shards: int) -> Batches | Following:
+        """Return the batches of one of several shards, from the state that was loaded, or else from the beginning.
+
+        Raises Invalid (the state is of another shard), NotFound, Conflict (of another stream), Unavailable."""
+        if shards > 1 and isinstance(self._open.frames, PrefixedFrames):
+            raise Invalid(
+                f"frames with a length before each have one reader, and these are {shards} (ranks times workers): read "
+                "them by one, or use events or frames of equal length"
+            )
+        if self._batches is not None:
+            self._batches.close()
+        if self.follow:
+            self._batches = self._followed(shard, shards)
+            return self._batches
+        state = self._position(shard, shards)
+        source = self._open.source()
+        try:
+            creation = source.creation()
+            if creation != state.plan.creation:
+                raise Conflict(
+                    f"{self.stream} is not the stream of the state, but was deleted and made again: begin without a "
+                    "state"
+                )
+        except BaseException:
+            source.close()
+            raise
+        self._pending = None
+        self._batches = Batches(source, state, self._settings)
+        return self._batches
+
+    def _followed(self, shard: int, shards: int) -> Following:
+        state = self._pending or following_state(self.stream, str(self._open.start), "", shard, shards)
+        if state["shards"] and (state["shard"], state["shards"]) != (shard, shards):
+            raise Invalid(
+                f"the position is of shard {state['shard']} of {state['shards']}, and this is shard {shard} of "
+                f"{shards}: who follows a stream cannot change the number of ranks or workers on the way"
+            )
+        followed = Following(
+            self._open.target, self.stream, state["cut"], state["creation"], self._settings, shard, shards
+        )
+        self._pending = None
+        return followed
+
+    def _position(self, shard: int, shards: int) -> ShardState:
+        if self._pending is not None:
+            return shard_of(decode(self._pending), shard, shards)
+        return EpochState(self.plan(), self._order, self.epoch).shard(shard, shards)
+
+    def _check_plan(self, plan: Plan) -> None:
+        if plan.stream != self.stream:
+            raise Invalid(f"the state is of stream {plan.stream}, and this is a reader of {self.stream}")
+        if plan.between != self._open.between or plan.piece_bytes != self._piece_bytes:
+            raise Invalid(
+                f"the state is of a reader of {self.stream} with other cuts or pieces (start, end, piece_bytes): open "
+                "this one with the same"
+            )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the position after the last batch that was handed out: plain values, for JSON.
+
+        Before the first iteration it is the position of a whole epoch, which every shard may load."""
+        if isinstance(self._batches, Following):
+            return self._batches.state_dict()
+        if self._batches is not None:
+            return encode(self._batches.state())
+        if self._pending is not None:
+            return dict(self._pending)
+        if self.follow:
+            return following_state(self.stream, str(self._open.start), "", 0, 0)
+        return encode(EpochState(self.plan(), self._order, self.epoch))
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Have the next iteration go on at a position, of `state_dict` or of `sarit.training.merge`.
+
+        Raises Invalid: it is of another stream, seed or order."""
+        found = None
+        if self.follow:
+            check_following(state, self.stream)
+        else:
+            found = decode(state)
+            check_order(found, self._order, self._check_plan)
+        if self._batches is not None:
+            self._batches.close()
+            self._batches = None
+        self._pending = dict(state)
+        if found is not None:
+            self._plan, self.epoch = found.plan, found.epoch
+
+    def close(self) -> None:
+        """Stop reading; a later iteration begins again."""
+        if self._batches is not None:
+            self._batches.close()
+
+
+def _check_follow(end: StreamCut | str | int | None, shuffle_rows: int, frames: Frames | None) -> None:
+    if end not in (None, TAIL):
+        raise Invalid("who follows a stream gives no end: leave out end, or follow")
+    if shuffle_rows:
+        raise Invalid("who follows a stream has its events as they are stored: leave out shuffle_rows, or follow")
+    if frames is not None:
+        raise Invalid("frames of a byte stream are read between two offsets: leave out follow")
