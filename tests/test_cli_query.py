@@ -11,11 +11,14 @@ import pytest
 
 import sarit as client_library
 from sarit import aio
+from sarit.client.queries.query import QueryOptions, table_of
+from sarit.client.queries.values import ValueOptions
 from sarit.core.envelope import Envelope
 from sarit.core.errors import Invalid, NotFound, TimedOut
 from sarit.sql.meter import TooMuch
 from tests.nodes import RunningNode
 from tests.test_cli import sarit
+from tests.unit.serializers.memory_schemas import MemorySchemas
 
 EVENTS = 500
 TIME_US = 1_700_000_000_000_000
@@ -139,6 +142,32 @@ def test_client_joins_tables_of_its_caller_and_bounds_what_is_read(client):
         client.sql("SELECT * FROM shop.order")
     with pytest.raises(Invalid, match="limit_bytes"):
         client.sql("SELECT 1", limit_bytes=-1)
+
+
+def test_values_are_columns_of_json_or_of_the_schema_of_the_stream(node, client):
+    client.create_stream("shop/json")
+    with client.writer("shop/json") as writer:
+        writer.write_many([*(json.dumps({"id": at, "to": {"name": f"n{at}"}}) for at in range(9)), "no json"])
+    sql = 'SELECT max(id) AS id, max("to".name) AS name, count(*) AS rows, count(id) AS whole FROM shop.json'
+    found = [{"id": 8, "name": "n8", "rows": 10, "whole": 9}]
+    assert client.sql(sql, values="json").to_pylist() == found
+    printed, said = query(node, sql, "--values", "json", "--format", "json")
+    assert json.loads(printed) == found[0]
+    assert "1 event did not fit the schema" in said
+    assert client.sql("SELECT * FROM shop.json LIMIT 1").column_names == ["sarit", "value"]
+    with pytest.raises(Invalid, match="need a schema registry"):
+        client.sql(sql, values="schema")
+
+    client.stream("shop/json").set_properties({"schema-header": "none"})
+    schemas = MemorySchemas()
+    schemas.add("shop.json", json.dumps({"type": "object", "properties": {"id": {"type": "integer"}}}), "JSON")
+
+    async def by_schema():
+        async with aio.connect(node.controller) as client:
+            options = QueryOptions(values=ValueOptions("auto", lambda header: schemas))
+            return await table_of(client.session, "SELECT sum(id)::BIGINT AS n FROM shop.json", options)
+
+    assert asyncio.run(by_schema()).to_pylist() == [{"n": 36}]
 
 
 def test_one_query_sees_one_tail_of_a_stream(client):

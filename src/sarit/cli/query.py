@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING
 import click
 
 from sarit.cli import query_output
+from sarit.cli.contexts import registry_for
 from sarit.cli.limits import PROGRESS_POLL_SECONDS
 from sarit.cli.near_names import NamedCommand
 from sarit.cli.option_types import Memory
-from sarit.cli.options import confirm, controller_option
+from sarit.cli.options import confirm, controller_option, count_of
 from sarit.cli.pipes import end_interrupted
 from sarit.cli.progress import Bar
 from sarit.client.queries.query import QueryOptions, batches
+from sarit.client.queries.values import ValueOptions, http_schemas
 from sarit.core.extras import require
 from sarit.core.limits import MIB
 from sarit.core.times import parse_time
@@ -35,6 +37,14 @@ if TYPE_CHECKING:
 @click.argument("sql")
 @click.option("--from", "start", default="head", show_default=True, metavar="head|CUT|TIME", help="Where to begin.")
 @click.option("--to", "end", default="tail", show_default=True, metavar="tail|CUT|TIME", help="Where to end.")
+@click.option(
+    "--values",
+    type=click.Choice(["auto", "schema", "json", "binary"]),
+    default="auto",
+    show_default=True,
+    help="The columns of values: of the stream's schema if it has one, inferred from JSON, or one column value.",
+)
+@click.option("--registry", metavar="URL", help="Where the schemas of streams are, as of `sarit schema`.")
 @click.option(
     "--format", "form", type=click.Choice(query_output.FORMATS), help="How to print the result.  [default: table]"
 )
@@ -61,6 +71,8 @@ def query(
     sql: str,
     start: str,
     end: str,
+    values: str,
+    registry: str | None,
     form: str | None,
     file: str | None,
     limit_bytes: int,
@@ -73,8 +85,8 @@ def query(
     """Answer a SELECT over streams; "-" reads it from standard input.
 
     A stream is a table named scope.stream, or "scope"."stream" where a name is no plain word.  Its columns are sarit (a
-    struct of segment, offset, ingested, time, key and headers) and value.  Files of this machine can be joined, as
-    'prices.parquet' or read_csv('prices.csv').
+    struct of segment, offset, ingested, time, key and headers) and those of its values.  Files of this machine can be
+    joined, as 'prices.parquet' or read_csv('prices.csv').  An event that does not fit its schema has no values.
 
     The query sees each stream as it is when the query begins.  Bounds of sarit.segment, sarit.offset and sarit.ingested
     lessen what is read; a query that reads more than --limit-bytes asks before.
@@ -83,7 +95,9 @@ def query(
     text = sys.stdin.read(MAX_QUERY_CHARS + 1) if sql == "-" else sql
     chosen = _format_of(form, file)
     settings = EngineSettings(memory, None, spill, limit_bytes=None if yes else limit_bytes)
-    options = QueryOptions(settings, _position(start), _position(end), timeout)
+    context = click.get_current_context()
+    how = ValueOptions(values, lambda header: http_schemas(registry_for(context, registry))(header))
+    options = QueryOptions(settings, _position(start), _position(end), timeout, values=how)
     try:
         try:
             asyncio.run(_query(controller, text, options, chosen, file))
@@ -129,6 +143,8 @@ async def _query(controller: str, sql: str, options: QueryOptions, form: str, fi
                 watch.cancel()
                 with suppress(asyncio.CancelledError):
                     await watch
+    if meter.undecoded:
+        click.echo(f"sarit: {count_of(meter.undecoded, 'event')} did not fit the schema: the values are null", err=True)
     if form == "table" and sys.stdout.isatty():
         query_output.echo_rows(count)
 

@@ -485,11 +485,16 @@ class Client:
         spill_directory: str | None = None,
         timeout: float | None = None,
         tables: Mapping[str, Any] | None = None,
+        values: str = "auto",
+        registry: str | None = None,
     ) -> pa.Table:
         """Return the result of a SELECT over streams, each a table named `scope.stream`; `pip install "sarit[sql]"`.
 
-        A stream has the columns `sarit` (segment, offset, ingested, time, key, headers) and `value`.  Every stream is
-        read as it is when the query begins, from the cut `start` to `end`.
+        A stream has the column `sarit` (segment, offset, ingested, time, key, headers) and those of its values: with
+        `values` "auto" the columns of its schema, if the property `schema-header` says that its events have one, and
+        else `value`, which is bytes; "schema", "json" (inferred from the first events) or "binary" ask for one of them.
+        `registry`: the URL of the schemas.  Every stream is read as it is when the query begins, from the cut `start`
+        to `end`.
 
         `limit_bytes`: how much it may read of streams, None for any amount; bounds of `sarit.segment`, `sarit.offset`
         and `sarit.ingested` in the query lessen it.  `memory_bytes`: of the engine; what exceeds it goes to files in
@@ -498,9 +503,11 @@ class Client:
 
         Raises Invalid (wrong SQL, with its place; memory), NotFound, Forbidden, TooMuch, TimedOut, MissingExtra."""
         from sarit.client.queries.query import QueryOptions, table_of
+        from sarit.client.queries.values import ValueOptions, http_schemas
 
         settings = EngineSettings(memory_bytes, None, spill_directory, limit_bytes=limit_bytes)
-        return await table_of(self.session, query, QueryOptions(settings, start, end, timeout, tables or {}))
+        how = ValueOptions(values, None if registry is None else http_schemas(registry))
+        return await table_of(self.session, query, QueryOptions(settings, start, end, timeout, tables or {}, how))
 
     # -- segments -------------------------------------------------------------------------------
 

@@ -147,3 +147,4 @@ QUERY_BATCHES_AHEAD: Final = 16  # read and not taken by the engine yet
 QUERY_PARALLEL_SEGMENTS: Final = 4
 QUERY_TIMELINE_CUTS: Final = 512  # of one stream; the controller retains fewer
 QUERY_NEAR_NAMES: Final = 3
+QUERY_SAMPLE_EVENTS: Final = 2000  # of which the columns of JSON are inferred

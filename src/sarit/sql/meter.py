@@ -28,13 +28,15 @@ class ScanMeter:
     """A count of what the scans of one query plan and read, in bytes of streams; and their first failure.
 
     `ends_early`: the query has a LIMIT, so that it reads less than it plans; then what is read is bounded alone.
-    `failure` is there because DuckDB passes on the text of a failure alone."""
+    `undecoded`: events that did not fit their schema, counted where their values were read.  `failure` is there because
+    DuckDB passes on the text of a failure alone."""
 
     def __init__(self, limit_bytes: int | None) -> None:
         self._limit_bytes = limit_bytes
         self.ends_early = False
         self.planned_bytes = 0
         self.read_bytes = 0
+        self.undecoded = 0
         self.failure: BaseException | None = None
 
     def plan(self, parts: Sequence[Part]) -> None:

@@ -1,7 +1,8 @@
 """Rows of streams: record batches of events become the column `sarit` and the columns of values (pure).
 
 An event that is an envelope gives its key, time and headers to `sarit`, and its payload to the value.  Any other event
-is the value as it is.
+is the value as it is.  A payload that its schema does not fit is a row all the same, whose values are null: what a
+query counts does not depend on the columns that it reads.
 """
 
 from __future__ import annotations
@@ -14,35 +15,26 @@ import pyarrow.compute as pc
 
 from sarit.core import envelope_columns
 from sarit.core.envelope_layout import MAGIC
+from sarit.lake.layout import SARIT, UTC_TIME, sarit_type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Collection, Sequence
 
-TIME: Final = pa.timestamp("us", tz="UTC")
-SARIT_TYPE: Final = pa.struct(
-    [
-        pa.field("segment", pa.int64()),
-        pa.field("offset", pa.int64()),
-        pa.field("ingested", TIME),
-        pa.field("time", TIME),
-        pa.field("key", pa.string()),
-        pa.field("headers", envelope_columns.COLUMNS["headers"]),
-    ]
-)
+    from sarit.serializers.payload_columns import PayloadColumns
+    from sarit.sql.meter import ScanMeter
+
+TIME: Final = UTC_TIME
+SARIT_TYPE: Final = sarit_type()
 # Fields of `sarit` that are in envelopes, and what they are called there.
 _OF_ENVELOPES: Final = {"time": "event_time", "key": "key", "headers": "headers"}
 
 
-def binary_schema() -> pa.Schema:
-    """Return the columns of a stream whose values are bytes."""
-    return pa.schema([pa.field("sarit", SARIT_TYPE), pa.field("value", pa.binary())])
-
-
 def ingested_at(bounds: Any, times_us: Any, offsets: Any) -> pa.Array:
-    """Return when events of one segment were ingested, at the earliest; 1970, as in tables, before the first cut.
+    """Return when events of one segment were ingested, at the earliest.
 
-    `bounds`: offsets of the recorded cuts in the segment, ascending; `times_us`: when each was recorded."""
-    times = np.concatenate((np.zeros(1, np.int64), times_us))[np.searchsorted(bounds, offsets, side="right")]
+    `bounds`: offsets of the recorded cuts in the segment, ascending; `times_us`: when each was recorded, after a time
+    for events before the first."""
+    times = times_us[np.searchsorted(bounds, offsets, side="right")]
     return pa.Array.from_buffers(TIME, len(times), [None, pa.py_buffer(times)])
 
 
@@ -60,24 +52,41 @@ def split(events: pa.Array, wanted: Collection[str]) -> tuple[dict[str, pa.Array
     return {name: decoded.columns[_OF_ENVELOPES[name]] for name in fields}, payloads
 
 
-def rows(
-    batch: pa.RecordBatch, columns: Sequence[str], ingested: Callable[[pa.RecordBatch], pa.Array]
-) -> pa.RecordBatch:
-    """Return rows of a batch (event, segment, offset of one segment).  `columns`: as of `Relation.read`."""
-    fields = {name.partition(".")[2] for name in columns if name.startswith("sarit.")}
-    if "sarit" in columns:
-        fields = {field.name for field in SARIT_TYPE}
-    events = batch.column(0)
-    inside = fields & set(_OF_ENVELOPES)
-    found, payloads = split(events, inside) if inside or "value" in columns else ({}, events)
-    found |= {"segment": batch.column(1), "offset": batch.column(2)}
-    if "ingested" in fields:
-        found["ingested"] = ingested(batch)
-    arrays: dict[str, pa.Array] = {}
-    if fields:
-        count = batch.num_rows
-        parts = [found[field.name] if field.name in found else pa.nulls(count, field.type) for field in SARIT_TYPE]
-        arrays["sarit"] = pa.StructArray.from_arrays(parts, fields=list(SARIT_TYPE))
-    if "value" in columns:
-        arrays["value"] = payloads
-    return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
+class RowMaker:
+    """Makes the rows of one stream; `schema`: their columns."""
+
+    def __init__(self, values: PayloadColumns, meter: ScanMeter) -> None:
+        """Take the columns of values; `meter`: counts payloads that have none."""
+        self._values = values
+        self._meter = meter
+        self.schema = pa.schema([pa.field(SARIT, SARIT_TYPE), *(one.with_nullable(True) for one in values.schema)])
+
+    def rows(self, events: pa.RecordBatch, columns: Sequence[str], bounds: Any, times_us: Any) -> pa.RecordBatch:
+        """Return rows of a batch (event, segment, offset) of one segment.
+
+        `columns`: as of `Relation.read`; `bounds`, `times_us`: as of `ingested_at`.  Raises what decoding raises."""
+        fields = {name.partition(".")[2] for name in columns if name not in self.schema.names}
+        if SARIT in columns:
+            fields = {field.name for field in SARIT_TYPE}
+        wanted = [name for name in columns if name in self.schema.names and name != SARIT]
+        inside = fields & set(_OF_ENVELOPES)
+        found, payloads = split(events.column(0), inside) if inside or wanted else ({}, None)
+        found |= {"segment": events.column(1), "offset": events.column(2)}
+        if "ingested" in fields:
+            found["ingested"] = ingested_at(bounds, times_us, events.column(2).to_numpy())
+        arrays: dict[str, pa.Array] = {}
+        if fields:
+            nulls = (pa.nulls(events.num_rows, field.type) for field in SARIT_TYPE)
+            parts = [found.get(field.name, null) for field, null in zip(SARIT_TYPE, nulls, strict=True)]
+            arrays[SARIT] = pa.StructArray.from_arrays(parts, fields=list(SARIT_TYPE))
+        if wanted:
+            decoded = self._values.read(payloads)
+            self._meter.undecoded += int(decoded.bad.sum())
+            by_name = dict(zip(self._values.schema.names, decoded.columns, strict=True))
+            arrays |= {name: by_name[name] for name in wanted}
+        order = list(dict.fromkeys(name if name in self.schema.names else SARIT for name in columns))
+        return pa.RecordBatch.from_arrays([arrays[name] for name in order], schema=self.columns(order))
+
+    def columns(self, names: Sequence[str]) -> pa.Schema:
+        """Return some of the columns."""
+        return pa.schema([self.schema.field(name) for name in names])

@@ -264,11 +264,16 @@ class Client:
         spill_directory: str | None = None,
         timeout: float | None = None,
         tables: Mapping[str, Any] | None = None,
+        values: str = "auto",
+        registry: str | None = None,
     ) -> pa.Table:
         """Return the result of a SELECT over streams, each a table named `scope.stream`; `pip install "sarit[sql]"`.
 
-        A stream has the columns `sarit` (segment, offset, ingested, time, key, headers) and `value`.  Every stream is
-        read as it is when the query begins, from the cut `start` to `end`.
+        A stream has the column `sarit` (segment, offset, ingested, time, key, headers) and those of its values: with
+        `values` "auto" the columns of its schema, if the property `schema-header` says that its events have one, and
+        else `value`, which is bytes; "schema", "json" (inferred from the first events) or "binary" ask for one of them.
+        `registry`: the URL of the schemas.  Every stream is read as it is when the query begins, from the cut `start`
+        to `end`.
 
         `limit_bytes`: how much it may read of streams, None for any amount; bounds of `sarit.segment`, `sarit.offset`
         and `sarit.ingested` in the query lessen it.  `memory_bytes`: of the engine; what exceeds it goes to files in
@@ -286,6 +291,8 @@ class Client:
                 spill_directory=spill_directory,
                 timeout=timeout,
                 tables=tables,
+                values=values,
+                registry=registry,
             )
         )
 

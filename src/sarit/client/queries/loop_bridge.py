@@ -17,7 +17,7 @@ from sarit.client.limits import QUERY_BATCHES_AHEAD
 from sarit.core.errors import Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine, Iterator
+    from collections.abc import AsyncIterator, Coroutine, Generator
 
 T = TypeVar("T")
 
@@ -45,7 +45,7 @@ class LoopBridge:
         finally:
             self._calls.discard(call)
 
-    def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
+    def iterate(self, items: AsyncIterator[T]) -> Generator[T, None, None]:
         """Yield the items of an asynchronous iterator, which runs ahead by QUERY_BATCHES_AHEAD items.
 
         Raises what it raises, Unavailable (closed).  Closing this iterator closes that one."""

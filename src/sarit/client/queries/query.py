@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from sarit.client.queries.access import QueryAccess
 from sarit.client.queries.loop_bridge import LoopBridge
 from sarit.client.queries.tables import ClientTables
+from sarit.client.queries.values import ValueOptions
 from sarit.core.errors import Invalid, TimedOut
 from sarit.core.extras import require
 from sarit.env.background import shielded
@@ -32,13 +33,14 @@ class QueryOptions:
 
     `start`, `end`: between which cuts of each stream; a number is a time, in milliseconds since 1970.  `timeout`: after
     how many seconds it ends with TimedOut.
-    `tables`: Arrow tables by the names that the query has for them."""
+    `tables`: Arrow tables by the names that the query has for them.  `values`: which columns streams have."""
 
     settings: EngineSettings = field(default_factory=EngineSettings)
     start: Cut | int = "head"
     end: Cut | int = "tail"
     timeout: float | None = None
     tables: Mapping[str, Any] = field(default_factory=dict)
+    values: ValueOptions = field(default_factory=ValueOptions)
 
 
 async def batches(
@@ -124,7 +126,9 @@ class _Query:
         from sarit.sql.engine import Engine
 
         options = self._options
-        tables = ClientTables(QueryAccess(self._session, self._bridge, self._meter), options.start, options.end)
+        tables = ClientTables(
+            QueryAccess(self._session, self._bridge, self._meter), options.start, options.end, options.values
+        )
         self._engine = Engine(tables, options.settings, options.tables)
         self._result = self._engine.run(self._sql, self._meter)
 

@@ -3,44 +3,57 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import replace
+from contextlib import closing
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from sarit.client.limits import QUERY_PARALLEL_SEGMENTS
+from sarit.client.limits import QUERY_PARALLEL_SEGMENTS, QUERY_SAMPLE_EVENTS
 from sarit.client.queries.timeline import Times, recorded_cuts, times_of
 from sarit.client.reader import batch
+from sarit.client.streams import properties
 from sarit.core.errors import Invalid
 from sarit.core.limits import EVENT_HEADER_BYTES
 from sarit.sql.limits import MAX_PARTS
 from sarit.sql.ports import Part
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Generator, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
     from sarit.client.queries.access import QueryAccess
+    from sarit.client.queries.values import ValueOptions
     from sarit.client.reader.batch import Slice
     from sarit.core.cuts import StreamCut
-    from sarit.core.names import SegmentId
+    from sarit.core.names import SegmentId, StreamName
+    from sarit.sql.rows import RowMaker
+
+
+@dataclass(frozen=True, slots=True)
+class StreamPlan:
+    """What a query reads of a stream, and what is known of it: made on the event loop."""
+
+    name: StreamName
+    slices: tuple[Slice, ...]
+    times: Mapping[SegmentId, Times]
+    properties: Mapping[str, str]
 
 
 class StreamRelation:
     """The events of a stream between two cuts."""
 
-    def __init__(self, access: QueryAccess, slices: Sequence[Slice], times: Mapping[SegmentId, Times]) -> None:
+    def __init__(self, access: QueryAccess, plan: StreamPlan, rows: RowMaker) -> None:
         self._access = access
-        self._times = times
-        self._slices = dict(enumerate(divided(slices, times)))
-        self._parts = tuple(part_of(number, part, times[part.segment]) for number, part in self._slices.items())
+        self._times = plan.times
+        self._rows = rows
+        self._slices = dict(enumerate(divided(plan.slices, plan.times)))
+        self._parts = tuple(part_of(number, part, plan.times[part.segment]) for number, part in self._slices.items())
 
     @property
     def schema(self) -> pa.Schema:
         """Its columns."""
-        from sarit.sql.rows import binary_schema
-
-        return binary_schema()
+        return self._rows.schema
 
     @property
     def parts(self) -> Sequence[Part]:
@@ -49,15 +62,38 @@ class StreamRelation:
 
     def read(self, numbers: Sequence[int], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of some parts.  Raises Truncated, Unavailable, Forbidden."""
-        from sarit.sql.rows import rows
+        import numpy as np
 
-        access = self._access
-        slices = joined([self._slices[number] for number in numbers])
-        reader = batch.BatchReader(access.session, slices, QUERY_PARALLEL_SEGMENTS, skip_truncated=False)
-        ingested = _Ingested(self._times)
-        for events in access.bridge.iterate(reader.arrow_batches()):
+        access, arrays = self._access, {}
+        for segment, found in self._times.items():
+            arrays[segment.packed] = np.array(found.bounds, np.int64), np.array(found.times_us, np.int64)
+        for events in read_slices(access, joined([self._slices[number] for number in numbers])):
             access.meter.read(_length_of(events))
-            yield rows(events, columns, ingested)
+            yield self._rows.rows(events, columns, *arrays[events.column(1)[0].as_py()])
+
+
+def read_slices(access: QueryAccess, slices: Sequence[Slice]) -> Generator[pa.RecordBatch, None, None]:
+    """Return the events of slices as batches (event, segment, offset).  Raises Truncated, Unavailable, Forbidden."""
+    reader = batch.BatchReader(access.session, list(slices), QUERY_PARALLEL_SEGMENTS, skip_truncated=False)
+    return access.bridge.iterate(reader.arrow_batches())
+
+
+def relation_of(access: QueryAccess, plan: StreamPlan, values: ValueOptions) -> StreamRelation:
+    """Return the relation of a plan.  Blocks.  Raises what `ValueOptions.columns` raises."""
+    from sarit.sql.rows import RowMaker
+
+    def sample() -> Iterator[bytes | None]:
+        from sarit.sql.rows import split
+
+        left = QUERY_SAMPLE_EVENTS
+        with closing(read_slices(access, plan.slices)) as batches:
+            for events in batches:
+                yield from split(events.column(0).slice(0, left), ())[1].to_pylist()
+                left -= events.num_rows
+                if left <= 0:
+                    return
+
+    return StreamRelation(access, plan, RowMaker(values.columns(plan.name, plan.properties, sample), access.meter))
 
 
 def _length_of(events: pa.RecordBatch) -> int:
@@ -66,34 +102,17 @@ def _length_of(events: pa.RecordBatch) -> int:
     return int(offsets[last].as_py() - offsets[0].as_py() + len(events.column(0)[last].as_py()) + EVENT_HEADER_BYTES)
 
 
-class _Ingested:
-    """Makes the column `sarit.ingested` of batches of one segment each."""
-
-    def __init__(self, times: Mapping[SegmentId, Times]) -> None:
-        import numpy as np
-
-        self._arrays: dict[int, tuple[Any, Any]] = {
-            segment.packed: (np.array(found.bounds, np.int64), np.array(found.times_us, np.int64))
-            for segment, found in times.items()
-        }
-
-    def __call__(self, events: pa.RecordBatch) -> pa.Array:
-        from sarit.sql.rows import ingested_at
-
-        bounds, times = self._arrays[events.column(1)[0].as_py()]
-        return ingested_at(bounds, times, events.column(2).to_numpy())
-
-
-async def stream_relation(access: QueryAccess, start: StreamCut, end: StreamCut) -> StreamRelation:
-    """Return a relation of what lies between two cuts and is not truncated.  Raises NotFound, Invalid."""
-    session = access.session
+async def plan_stream(access: QueryAccess, start: StreamCut, end: StreamCut) -> StreamPlan:
+    """Return the plan of what lies between two cuts and is not truncated.  Raises NotFound, Invalid."""
+    session, name = access.session, start.stream
     slices = await batch.slices_between(session, start, end, skip_truncated=True)
+    now_ms = session.env.clock.wall_ms()
     try:
-        cuts = await recorded_cuts(session, start.stream, session.env.clock.wall_ms())
+        cuts = await recorded_cuts(session, name, now_ms)
     except Invalid:  # a server that records no cuts
         cuts = []
-    segments = {part.segment for part in slices}
-    return StreamRelation(access, slices, {segment: times_of(segment, cuts) for segment in segments})
+    times = {segment: times_of(segment, cuts, now_ms) for segment in {part.segment for part in slices}}
+    return StreamPlan(name, tuple(slices), times, await properties.read(session, name))
 
 
 def divided(slices: Sequence[Slice], times: Mapping[SegmentId, Times]) -> list[Slice]:
@@ -110,8 +129,7 @@ def divided(slices: Sequence[Slice], times: Mapping[SegmentId, Times]) -> list[S
 
 def part_of(number: int, part: Slice, times: Times) -> Part:
     """Return the bounds of a slice (pure)."""
-    known = (0, *times.times_us)  # 1970 before the first cut
-    inside = known[bisect_right(times.bounds, part.start) : bisect_right(times.bounds, part.end - 1) + 1]
+    inside = times.times_us[bisect_right(times.bounds, part.start) : bisect_right(times.bounds, part.end - 1) + 1]
     return Part(number, part.length, part.segment.packed, part.start, part.end, (min(inside), max(inside)))
 
 

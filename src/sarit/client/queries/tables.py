@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from sarit.client.core import pages
 from sarit.client.core.segments import resolve_cut
 from sarit.client.limits import QUERY_NEAR_NAMES
-from sarit.client.queries.stream_relation import stream_relation
+from sarit.client.queries.stream_relation import plan_stream, relation_of
+from sarit.client.queries.values import ValueOptions
 from sarit.client.search.time_range import cut_behind
 from sarit.core.cuts import StreamCut
 from sarit.core.errors import Invalid, NotFound, SaritError
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from sarit.client.core.values import Cut
     from sarit.client.queries.access import QueryAccess
+    from sarit.client.queries.stream_relation import StreamPlan
     from sarit.sql.ports import Relation
 
 T = TypeVar("T")
@@ -30,18 +32,26 @@ _LISTED: Final = 1000
 class ClientTables:
     """Streams by name, with the rights of a client.  Its methods block, on a thread other than the loop's."""
 
-    def __init__(self, access: QueryAccess, start: Cut | int = "head", end: Cut | int = "tail") -> None:
+    def __init__(
+        self,
+        access: QueryAccess,
+        start: Cut | int = "head",
+        end: Cut | int = "tail",
+        values: ValueOptions | None = None,
+    ) -> None:
         self._access = access
         self._session = access.session
         self._bridge = access.bridge
         self._start = start
         self._end = end
+        self._values = values or ValueOptions()
 
     def find(self, path: Sequence[str]) -> Relation | None:
         """Return the relation of a stream; None: there is none.  Raises Forbidden, Invalid, Unavailable."""
         if len(path) != 2 or not all(map(is_user_name, path)):
             return None
-        return self._bridge.run(self._find(StreamName(*path)))
+        plan = self._bridge.run(self._plan(StreamName(*path)))
+        return None if plan is None else relation_of(self._access, plan, self._values)
 
     def near(self, path: Sequence[str]) -> Sequence[str]:
         """Return names of streams that are like one that was not found, as SQL has them."""
@@ -49,14 +59,14 @@ class ClientTables:
             return ()
         return self._bridge.run(self._near(*path))
 
-    async def _find(self, name: StreamName) -> Relation | None:
+    async def _plan(self, name: StreamName) -> StreamPlan | None:
         try:
             start, end = await self._cut_before(name), await self._cut_behind(name)
         except NotFound:
             return None
         if start is None or end is None:
             raise Invalid(f"the query of {name} has no bounds: give cuts to begin and to end at")
-        return await stream_relation(self._access, start, end)
+        return await plan_stream(self._access, start, end)
 
     async def _cut_before(self, name: StreamName) -> StreamCut | None:
         """Return the cut at which the query begins in a stream."""

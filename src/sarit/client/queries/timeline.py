@@ -25,7 +25,9 @@ NEVER = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Recorded cuts in one segment: where they lie, ascending, and when they were recorded (microseconds)."""
+    """Recorded cuts in one segment: where they lie, ascending, and when they were recorded (microseconds).
+
+    `times_us` has one time more, at its beginning: that of events before the first cut."""
 
     bounds: tuple[int, ...]
     times_us: tuple[int, ...]
@@ -47,10 +49,13 @@ async def recorded_cuts(session: Session, stream: StreamName, now_ms: int) -> li
     return found[::-1]
 
 
-def times_of(segment: SegmentId, cuts: Sequence[RecordedCut]) -> Times:
-    """Return where recorded cuts lie in a segment (pure); `cuts`: the oldest first."""
+def times_of(segment: SegmentId, cuts: Sequence[RecordedCut], now_ms: int) -> Times:
+    """Return where recorded cuts lie in a segment (pure); `cuts`: the oldest first.
+
+    Events before the first cut have its time, and without a cut the present one: that is late by a minute at most
+    where the stream is new, and what a committer of tables writes, too."""
     bounds: list[int] = []
-    times: list[int] = []
+    times: list[int] = [1000 * (cuts[0].time_ms if cuts else now_ms)]
     for recorded in cuts:
         at = _position(segment, recorded)
         # Clocks may be set back between two records: an offset never falls.
