@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StreamPlan:
-    """What a query reads of a stream, and what is known of it: made on the event loop."""
+    """The part of a stream that a query reads, and what is known of it."""
 
     name: StreamName
     slices: tuple[Slice, ...]
