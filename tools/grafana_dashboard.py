@@ -141,6 +141,15 @@ ROWS: Final = {
             ("max(sarit_registry_schemas{$$})", "schemas"), ("max(sarit_registry_groups{$$})", "groups"),
         )),
     ),
+    "Iceberg tables": (
+        _one("Behind the streams", "bytes", "topk(12, max by (stream) (sarit_iceberg_lag_bytes{$$}))", "{{stream}}"),
+        _one("Age of what is not committed", "s", "topk(12, max by (stream) (sarit_iceberg_lag_seconds{$$}))",
+             "{{stream}}"),
+        _one("Rows per second", "short", f"topk(12, {_rate('sarit_iceberg_rows_total', 'stream')})", "{{stream}}"),
+        _one("Dead letters per minute", "short", f"60 * {_rate('sarit_iceberg_dead_letters_total', 'stream')}",
+             "{{stream}}"),
+        _one("Stopped", "short", "max by (stream, problem) (sarit_iceberg_stopped{$$})", "{{stream}} {{problem}}"),
+    ),
     "Transactions": (
         Panel("Transactions per second", "short", tuple(
             (f"sum(rate(sarit_transactions_{event}_total{{$$}}[$__rate_interval]))", event)

@@ -1,7 +1,8 @@
 """README, docs/getting-started.md and every page of docs/guides are run, so that what they show is true.
 
 They run in order on one node, which SARIT_CONTROLLER names, with the schema registry of another one, which
-SARIT_REGISTRY_URL names, and then once more: a page may be pasted again.  The
+SARIT_REGISTRY_URL names, and then once more: a page may be pasted again.  Pages about Iceberg tables have another
+directory for their /tmp/lake.  The
 ```python blocks of a page run in one namespace, as at Python's own prompt; those with Spark run in tests/spark.  The
 ```sh blocks run between them.  Both run in one directory.  Any other block (```text, ```console, and ```bash, which
 tests/newcomer.py pastes) is not run.  Each line of a ```text block of getting-started.md is printed by the block that
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.catalogs import write_catalogs
 from tests.examples.fast_node import fast_node
 from tests.guides.pages import Block, blocks, run_python, run_shell, statements
 from tests.nodes import RunningNode
@@ -29,8 +31,9 @@ FASTER = 20  # watermarks are made every 10 seconds otherwise
 @pytest.fixture(scope="module")
 def node(tmp_path_factory):
     directory = tmp_path_factory.mktemp("guides")
+    (directory / "lake").mkdir()
     with (
-        fast_node(directory / "sarit-data", FASTER) as address,
+        fast_node(directory / "sarit-data", FASTER, write_catalogs(directory / "lake")) as address,
         RunningNode(directory / "registry", "--registry", "on", "--registry-port", "0") as other,
     ):
         yield address, f"http://{other.registry}", directory
@@ -44,7 +47,7 @@ def test_page_runs_and_runs_again(turn, path, node, monkeypatch, capsys) -> None
     monkeypatch.setenv("SARIT_REGISTRY_URL", registry)
     names = {"__name__": f"page_{turn}_{path.stem}"}
     printed = None
-    for block in blocks(path.read_text()):
+    for block in blocks(path.read_text().replace("/tmp/lake", str(directory / "lake"))):
         if block.kind == "python" and "sarit.spark" not in block.text:
             run_python(block, path, names)
             printed = capsys.readouterr().out

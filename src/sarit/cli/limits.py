@@ -29,6 +29,10 @@ LAG_AGES_SECONDS: Final = (
 # -- sarit doctor, sarit top ------------------------------------------------------------------------
 TOP_HTTP_SECONDS: Final = 2.0  # for an answer of a process to `sarit top`
 
+# -- sarit lake --------------------------------------------------------------------------------------
+MAX_DEAD_LETTERS_SHOWN: Final = 1000
+LAKE_POLL_SECONDS: Final = 0.5  # between two looks of `sarit lake wait`
+
 # -- sarit query ------------------------------------------------------------------------------------
 QUERY_CELL_CHARS: Final = 60  # of a cell on a terminal
 QUERY_WIDTH_ROWS: Final = 1000  # by which the widths of columns are chosen

@@ -7,9 +7,20 @@ from typing import TYPE_CHECKING
 import click
 
 import sarit
+from sarit.cli.iceberg_options import (
+    IcebergChange,
+    change_table,
+    iceberg_options,
+    lag_bytes,
+    new_settings,
+    no_iceberg_option,
+    table_document,
+    table_lines,
+)
 from sarit.cli.names import SCOPE, SEGMENT, STREAM
 from sarit.cli.options import Commands, confirm, controller_option, count_of, format_option, show, show_rows, yes_option
 from sarit.cli.stream_jobs import jobs
+from sarit.client.streams.iceberg import ICEBERG_JOB, table_of
 from sarit.core import cuts
 from sarit.core.errors import Invalid
 from sarit.core.names import is_user_name
@@ -109,6 +120,7 @@ def retention_of(seconds: int | None, size: int | None, at_most: int | None) -> 
 @policy_options
 @click.option("--tag", "tags", multiple=True, help="A tag; may be given several times.")
 @property_option
+@iceberg_options
 @click.option("--create-scope", is_flag=True, help="Create the scope, too, if it is missing.")
 @controller_option
 @format_option
@@ -122,6 +134,7 @@ def create(
     keep_at_most: int | None,
     tags: tuple[str, ...],
     properties: dict[str, str | None],
+    iceberg: IcebergChange,
     create_scope: bool,
     controller: str,
     output: str,
@@ -129,12 +142,18 @@ def create(
     """Create stream SCOPE/STREAM; succeeds when it exists, and does not change it."""
     scaling = scaling_of(events_per_second, kilobytes_per_second, segments) or ScalingPolicy(min_segments=segments)
     retention = retention_of(keep_seconds, keep_bytes, keep_at_most) or RetentionPolicy()
+    settings = new_settings(iceberg).encode() if iceberg else b""
     with sarit.connect(controller) as client:
         if create_scope:
             client.create_scope(name.scope)
         created = client.create_stream(name, scaling=scaling, retention=retention, tags=tags)
         if created and properties:
             client.stream(name).set_properties(properties)
+        if created and settings:
+            try:
+                client.stream(name).create_job(ICEBERG_JOB, settings)
+            except Invalid as error:
+                raise Invalid(f"stream {name} was created, but is no table: {error}") from None
     show(
         output,
         {"stream": str(name), "created": created},
@@ -177,6 +196,8 @@ def info(name: StreamName, controller: str, output: str) -> None:
 @click.option("--tag", "tags", multiple=True, help="The new tags, all of them.")
 @click.option("--no-tags", is_flag=True, help="Remove all tags.")
 @property_option
+@iceberg_options
+@no_iceberg_option
 @controller_option
 @format_option
 def update(
@@ -192,6 +213,7 @@ def update(
     tags: tuple[str, ...],
     no_tags: bool,
     properties: dict[str, str | None],
+    iceberg: IcebergChange,
     controller: str,
     output: str,
 ) -> None:
@@ -208,7 +230,7 @@ def update(
         scaling = ScalingPolicy(min_segments=least) if fixed else None
         scaling = scaling or scaling_of(events_per_second, kilobytes_per_second, least)
         others = segments is not None or scaling is not None or retention is not None or tags or no_tags
-        if not others and not properties:
+        if not others and not properties and not iceberg:
             raise click.UsageError("name at least one setting to change (see sarit stream update --help)")
         if properties:
             client.stream(name).set_properties(properties)
@@ -216,6 +238,8 @@ def update(
             client.update_stream(
                 name, segments=segments, scaling=scaling, retention=retention, tags=() if no_tags else tags or None
             )
+        if iceberg:
+            change_table(client, name, iceberg)
         _show_stream(client, name, output)
 
 
@@ -325,10 +349,16 @@ stream.add_command(jobs)
 def _show_stream(client: Client, name: StreamName, output: str) -> None:
     found = client.stream_info(name)
     stored, handle = _stored_bytes(client, found), client.stream(name)
-    properties, created = handle.properties(), handle.creation_id()
-    shown = {"properties": properties, "creation_id": None if created is None else created.hex()}
+    properties, created, table = handle.properties(), handle.creation_id(), table_of(handle.jobs())
+    shown: dict[str, object] = {"properties": properties, "creation_id": None if created is None else created.hex()}
     text = ", ".join(f"{each}={value}" for each, value in properties.items()) or "-"
-    show(output, _as_json(found, stored) | shown, f"{_as_text(found, stored)}\nproperties {text}")
+    lines = [_as_text(found, stored), f"properties {text}"]
+    shown["iceberg"] = None
+    if table is not None:
+        lag = lag_bytes(client, name, table)
+        shown["iceberg"] = table_document(table, lag)
+        lines += [f"{label:<10}{value}" for label, value in table_lines(table, lag)]
+    show(output, _as_json(found, stored) | shown, "\n".join(lines))
 
 
 def _stored_bytes(client: Client, found: StreamInfo) -> dict[SegmentId, int]:

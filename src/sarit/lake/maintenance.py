@@ -16,9 +16,12 @@ Small data files are not joined here: `CALL system.rewrite_data_files` of Spark'
 from __future__ import annotations
 
 import logging
+from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from sarit.core.errors import Unavailable
+from sarit.lake.catalogs import open_catalog
 from sarit.lake.cuts import CUT_TO
 from sarit.lake.limits import EXPIRED_SNAPSHOTS_AT_ONCE, MAX_SNAPSHOTS_KEPT
 
@@ -27,7 +30,11 @@ if TYPE_CHECKING:
 
     from pyiceberg.table import Table
 
+    from sarit.lake.catalogs import Catalogs
+    from sarit.lake.settings import IcebergSettings
+
 _log = logging.getLogger("sarit.lake")
+_MS_PER_SECOND: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +93,28 @@ def expire(table: Table, before_ms: int) -> Expired:
         except Exception as error:  # the file is an orphan from now on
             _log.info("%s cannot be deleted: %s", path.rpartition("/")[2], type(error).__name__)
     return Expired(len(gone), len(files))
+
+
+def expire_tables(catalogs: Catalogs, settings: IcebergSettings, now_ms: int) -> Expired:
+    """Expire the snapshots of a stream's table and of its dead letters, as the settings say.  Blocks.
+
+    Returns what was done to the table.  Raises Invalid, Unavailable."""
+    from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+
+    before_ms = now_ms - settings.expire_after_seconds * _MS_PER_SECOND
+    done = Expired()
+    with closing(open_catalog(catalogs, settings.catalog)) as catalog:
+        for name in (settings.dead_letters, settings.identifier):
+            try:
+                done = expire(catalog.load_table(name), before_ms)
+            except (NoSuchTableError, NoSuchNamespaceError):
+                continue
+            except Exception as error:
+                text = catalogs.hide(f"{type(error).__name__}: {error}")
+                raise Unavailable(
+                    f"snapshots of table {settings.catalog}.{'.'.join(name)} cannot be removed: {text}"
+                ) from None
+    return done
 
 
 def _aged(snapshot: Any) -> Aged:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from pyiceberg.io import FileIO
     from pyiceberg.table import Table
 
-NUMBERED_METADATA: Final = "sarit.numbered-metadata"  # the table property: "true" asks for it
 _POINTER: Final = "version-hint.text"
 _NAME: Final = re.compile(r"(\d{1,18})-.*\.metadata\.json")
 

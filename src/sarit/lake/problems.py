@@ -27,3 +27,15 @@ class TableProblem(Invalid):
     def __init__(self, name: str, text: str) -> None:
         super().__init__(f"{name}: {text}")
         self.name = name
+
+
+_NAMES: Final = frozenset(
+    {FOREIGN, OTHER_STREAM, REPLACED, MISSING, ROLLED_BACK, OTHER_COMMITTER, PARTITION_SPEC, FORMAT_VERSION, SCHEMA,
+     DEAD_LETTERS}
+)  # fmt: skip
+
+
+def name_in(text: str) -> str:
+    """Return the name with which the text of a problem begins; empty: it is another error, which may pass."""
+    name = text.partition(":")[0]
+    return name if name in _NAMES else ""

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("sarit.process")
 
 # The modules by kind.  Tests add kinds of their own.
-KINDS: Final[dict[str, str]] = {}
+KINDS: Final[dict[str, str]] = {"iceberg": "sarit.process.jobs.iceberg"}
 
 
 @dataclass(frozen=True, slots=True)

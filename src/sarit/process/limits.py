@@ -125,5 +125,12 @@ JOB_HOLDER_GRACE_SECONDS: Final = 60.0
 # -- committers of tables: recorded cuts that are searched for the time of a position -------------
 FIRST_RECORD_STEP_MS: Final = 120_000  # how far back the search goes first: cuts are recorded once a minute
 CLOSE_RECORDS_MS: Final = 1000  # records that are closer to each other are taken for one
+MAX_MEASURED_TABLES: Final = 100  # Iceberg tables that have metrics of their own in one process
+MAX_TABLE_PROBLEM_CHARACTERS: Final = 500  # of the error that ended the last run
+# Metrics of a table stay so long after a run has ended: the next one begins earlier, if it is here.
+SERIES_AFTER_END_SECONDS: Final = 180.0
+# How often snapshots are expired: a quarter of the age at which they are, within these bounds.
+MIN_MAINTENANCE_SECONDS: Final = 15.0
+MAX_MAINTENANCE_SECONDS: Final = 3600.0
 
 OWN_REGISTRY_SECONDS: Final = 10.0  # how long a reader of events waits for the registry of its own process

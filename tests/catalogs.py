@@ -1,0 +1,16 @@
+"""Files of Iceberg catalogs for nodes of tests."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def write_catalogs(directory: Path) -> Path:
+    """A file with one catalog, `lake`: SQLite and a directory."""
+    path = directory / "catalogs.toml"
+    path.write_text(f'[lake]\nuri = "sqlite:///{directory}/catalog.db"\nwarehouse = "file://{directory}/warehouse"\n')
+    path.chmod(0o600)
+    return path

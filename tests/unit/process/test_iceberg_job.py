@@ -1,0 +1,66 @@
+"""The kind of job that makes a stream an Iceberg table: what may be created, and its metrics."""
+
+import pytest
+
+from sarit.admin.metric_table import METRICS
+from sarit.core.errors import Invalid
+from sarit.core.names import StreamName
+from sarit.lake.catalogs import Catalogs
+from sarit.lake.problems import FOREIGN, TableProblem, name_in
+from sarit.lake.settings import IcebergSettings
+from sarit.lake.statistics import LakeStatistics
+from sarit.process.job_kinds import JobConfig
+from sarit.process.jobs.iceberg import check
+from sarit.process.jobs.iceberg_samples import samples
+
+CONFIG = JobConfig(Catalogs({"lake": {"uri": "sqlite://"}}))
+SETTINGS = IcebergSettings("lake.shop.orders")
+
+
+def test_table_of_a_catalog_of_the_node_may_be_created():
+    pytest.importorskip("pyiceberg", reason="sarit[lake] is not installed")
+    check(SETTINGS.encode(), CONFIG)
+
+
+@pytest.mark.parametrize(
+    ("settings", "config", "reason"),
+    [
+        (SETTINGS.encode(), JobConfig(), "this node has no Iceberg catalogs, its operator sets --catalogs"),
+        (IcebergSettings("lak.a.b").encode(), CONFIG, "no catalog lak in the node's configuration; there is lake"),
+        (b"{}", CONFIG, "name no table"),
+    ],
+)
+def test_table_that_cannot_be_made_is_refused_before_there_is_a_job(settings, config, reason):
+    with pytest.raises(Invalid, match=reason):
+        check(settings, config)
+
+
+def test_missing_extra_is_said_when_the_job_is_created(monkeypatch):
+    monkeypatch.setattr("sarit.core.extras._is_installed", lambda extra: extra != "lake")
+    with pytest.raises(Invalid, match=r"a stream's Iceberg table needs packages that are not installed: pip install"):
+        check(SETTINGS.encode(), CONFIG)
+
+
+def test_each_declared_metric_has_a_sample_with_its_labels():
+    counters = LakeStatistics(3, 1000, 4, 5, 6, 7, 8, 9, 10, behind_since_ms=1000, committed_ms=2000)
+    counters.problem = str(TableProblem(FOREIGN, "table lake.shop.orders was not created for a stream"))
+    found = {name: (labels, value) for name, labels, value in samples({StreamName("shop", "orders"): counters}, 61_000)}
+    declared = {each.name: each.labels for each in METRICS}
+    assert found.keys() == {name for name in declared if name.startswith("sarit_iceberg_")}
+    assert all(len(labels) == len(declared[name]) for name, (labels, _) in found.items())
+    assert found["sarit_iceberg_lag_seconds"] == (("shop/orders",), 60)
+    assert found["sarit_iceberg_stopped"] == (("shop/orders", "foreign-table"), 1)
+    assert found["sarit_iceberg_rows_total"] == (("shop/orders",), 1000)
+
+
+def test_series_are_bounded(monkeypatch):
+    monkeypatch.setattr("sarit.process.jobs.iceberg_samples.MAX_MEASURED_TABLES", 2)
+    running = {StreamName("shop", f"s{number}"): LakeStatistics() for number in range(5)}
+    found = list(samples(running, 0))
+    assert {labels[0] for _, labels, _ in found if labels} == {"shop/s0", "shop/s1"}
+    assert found[-1] == ("sarit_iceberg_tables_not_measured", (), 3)
+
+
+def test_text_of_a_problem_is_no_label():
+    assert name_in("lake of secrets: password") == ""
+    assert name_in(str(TableProblem(FOREIGN, "x"))) == FOREIGN
