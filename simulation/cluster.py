@@ -30,8 +30,9 @@ from simulation.restart_faults import RestartFaults
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
+    from sarit.controller.jobs import Runner
     from sarit.process.ownership.claims import DirectoryClaim
     from sarit.storage.port import ChunkStorage
     from simulation.disk import SimulatedDisk
@@ -79,6 +80,8 @@ class Cluster:
         self.node: Node | None = None
         self.storage: ChunkStorage | None = None
         self.failures: list[str] = []
+        # What makes the runner of background jobs of each kind, for a process.
+        self.job_kinds: dict[str, Callable[[Process], Runner]] = {}
         self.restart_faults = RestartFaults(self, DATA)
         self.starts = 0
         self._trace_disk()
@@ -112,6 +115,10 @@ class Cluster:
     def process(self) -> Process | None:
         """The node's process."""
         return self.machine.process
+
+    def job_runners(self, process: Process) -> dict[str, Runner] | None:
+        """The runners of background jobs of a process; None: it runs none."""
+        return {kind: make(process) for kind, make in self.job_kinds.items()} or None
 
     def spawn(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
         """Run among the clients."""
@@ -194,8 +201,9 @@ class Cluster:
         claim, storage, logs = await self.claim(process)
         # Without quotas there is one request less in two seconds.
         node = Node(
-            self.config(), process.env, StoreParts(logs, self.indexes, storage), secret=SECRET, quotas=options.quotas
-        )
+            self.config(), process.env, StoreParts(logs, self.indexes, storage), secret=SECRET, quotas=options.quotas,
+            jobs=self.job_runners(process),
+        )  # fmt: skip
         await node.start(claim)
         if options.backups:
             await offer_backups(node.store_role.backups, NODE, process.env)

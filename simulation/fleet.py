@@ -239,7 +239,7 @@ class Fleet(Cluster):
         )
         one.controller = made = ClusterController(
             settings, connected.registers, connected.members, process.env, SECRET, options.containers,
-            Security(SecurityConfig()), options.stores, connected.lease_seconds,
+            Security(SecurityConfig()), options.stores, connected.lease_seconds, runners=self.job_runners(process),
         )  # fmt: skip
         await made.open()
         await made.serve()

@@ -9,9 +9,11 @@ deleted is found by `rows`.
 from __future__ import annotations
 
 import itertools
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Conflict, Exists, Unavailable
 from sarit.lake.cuts import Snapshot
 from sarit.lake.layout import PARTITIONS
@@ -43,10 +45,20 @@ class Table:
     format_version: int = 2
 
 
+@dataclass(frozen=True)
+class Commit:
+    """A commit that was made: its table, what its summary says, and the names of its files."""
+
+    table: tuple[str, ...]
+    summary: Mapping[str, str]
+    files: Sequence[str]
+
+
 class Catalog:
-    """Tables and files that outlive processes."""
+    """Tables and files that outlive processes.  `commits`: all that were made, in order."""
 
     def __init__(self) -> None:
+        self.commits: list[Commit] = []
         self.tables: dict[tuple[str, ...], Table] = {}
         self.files: dict[str, list[pa.RecordBatch]] = {}
         self.pending: list[Callable[[], None]] = []  # commits that are carried out later, or never
@@ -83,6 +95,25 @@ class Catalog:
         table.files[number] = [*parent, *files]
         table.properties.update(properties)
         table.head = number
+        self.commits.append(Commit(tuple(name), dict(summary), tuple(files)))
+
+    def compact(self, name: Sequence[str]) -> None:
+        """Write all files of a table as one, in a snapshot of somebody who knows nothing of streams."""
+        table = self.tables[tuple(name)]
+        if table.head is None or len(table.files[table.head]) < 2:
+            return
+        number = self.number()
+        self.files[f"compacted-{number}"] = self.rows(name)
+        sequence = max(each.sequence for each in table.snapshots) + 1
+        table.snapshots.append(Snapshot(number, table.head, {"operation": "replace"}, sequence))
+        table.files[number] = [f"compacted-{number}"]
+        table.head = number
+
+    def carry_out(self, index: int) -> None:
+        """Make one of the commits that were to be carried out later, or find that it is too late."""
+        with suppress(Conflict):
+            self.pending.pop(index)()
+            coverage_probe("table_commit_late")
 
     def roll_back(self, name: Sequence[str], snapshot: int) -> None:
         """Make an older snapshot the newest, as an operator does."""

@@ -29,6 +29,7 @@ _OWNERSHIP_ALONE: Final = 0.4
 _ON_BOOKIES: Final = 0.5
 _LOG_ALONE: Final = 0.8
 _BACKED_UP: Final = 0.3
+_TABLED: Final = 0.25
 _RECREATED: Final = 0.3
 _MIXED_VERSIONS: Final = 0.3
 
@@ -127,6 +128,8 @@ class Options:
     recreations: bool = False
     # Users of the schema registry.
     schema_users: int = 0
+    # A stream that background jobs commit into a table.
+    table_jobs: bool = False
     earlier_versions: bool = False
     # Of several stores, their log on so many bookies, and coordination by ZooKeeper; 0: both are shared parts.
     bookies: int = 0
@@ -273,6 +276,7 @@ def _beside(seed: int) -> dict[str, Any]:
         "backups": random.Random(f"{seed}/backups").random() < _BACKED_UP,
         "recreations": random.Random(f"{seed}/recreations").random() < _RECREATED,
         "schema_users": random.Random(f"{seed}/schemas").choice((0, 0, 0, 1, 3)),
+        "table_jobs": random.Random(f"{seed}/tables").random() < _TABLED,
     }
 
 
@@ -341,7 +345,7 @@ def _ownership_alone(options: Options) -> Options:
         transaction_writers=0, truncations=False, crash_points=0.0, large_events=0,
         stream_writers=0, stream_transactions=0, scaling_rate=0, retention="", event_time_writers=0,
         synchronizer_users=0, table_users=0, byte_streams=False, group_readers=0,
-        recreations=False, schema_users=0,
+        recreations=False, schema_users=0, table_jobs=False,
     )  # fmt: skip
 
 
@@ -380,5 +384,5 @@ def _log_alone(options: Options) -> Options:
         transaction_writers=0, truncations=False, large_events=0,
         stream_writers=0, stream_transactions=0, scaling_rate=0, retention="", event_time_writers=0,
         synchronizer_users=0, table_users=0, byte_streams=False, group_readers=0,
-        recreations=False, schema_users=0,
+        recreations=False, schema_users=0, table_jobs=False,
     )  # fmt: skip

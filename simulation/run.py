@@ -29,6 +29,7 @@ from sarit.wire import commands as wire
 from simulation.actors.backups import Backups
 from simulation.actors.byte_users import ByteUsers
 from simulation.actors.event_time import EventTimeActors
+from simulation.actors.lake import TableJobs
 from simulation.actors.links import Link
 from simulation.actors.locators import Locators
 from simulation.actors.reader_groups import ReaderGroupActors
@@ -132,6 +133,7 @@ class Run:
         self.backups = Backups(self.cluster)
         self.recreations = Recreations(self.cluster)
         self.schema_users = SchemaUsers(self.cluster)
+        self.table_jobs = TableJobs(self.cluster)
         self.nemesis = Nemesis(self.cluster)
         self.writers: list[WireWriter] = []
         self._context = contextvars.copy_context()
@@ -216,7 +218,8 @@ class Run:
         )
         work += self.recreations.start() + self.schema_users.start()
         for part in (
-            self.locators, self.streams, self.retention, self.event_time, self.byte_users, self.reader_group
+            self.locators, self.streams, self.retention, self.event_time, self.byte_users, self.reader_group,
+            self.table_jobs,
         ):  # fmt: skip
             more_work, more_watch = part.start()
             work += more_work
@@ -244,6 +247,8 @@ class Run:
             + self.streams.acked_events
             + len(self.retention.sent)
             + self.reader_group.acked_events
+            + self.table_jobs.acked_events
+            + self.table_jobs.commits
         )
         tables = len(self.history.table.updates) + len(self.history.table.reads)
         notes = sum(map(len, self.event_time.history.notes.values()))
@@ -255,6 +260,7 @@ class Run:
             await self.retention.converge()
             await self.event_time.converge()
             await self.reader_group.converge()
+            await self.table_jobs.converge()
 
     async def _read_again(self, name: str) -> None:
         self.cluster.trace.note("phase", name)
@@ -325,7 +331,8 @@ class Run:
         for violation in self.byte_users.check():
             yield f"bytes: {violation}"
         for part in (
-            self.retention, self.event_time, self.synchronizers, self.table_users, self.reader_group, self.schema_users
+            self.retention, self.event_time, self.synchronizers, self.table_users, self.reader_group, self.schema_users,
+            self.table_jobs,
         ):  # fmt: skip
             yield from part.check()
         yield from self.recreations.check()

@@ -37,11 +37,12 @@ from sarit.process.store_calls.remote import RemoteStores, StoreConnections
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from sarit.cluster.object_requests import RequestReport
     from sarit.cluster.process_config import ProcessConfig
     from sarit.cluster.settings import ClusterMeta
+    from sarit.controller.jobs import Runner
     from sarit.coordination.port import Members, Registers
     from sarit.env.ports import Env
     from sarit.process.admin import Admin
@@ -58,12 +59,13 @@ class ClusterController:
 
     `members(kind)`: returns the members of one kind.  `secret`: the secret that controllers and stores of the cluster
     share.  `containers`, `expected`, `lease_seconds`: as for `Leader`.  `on_failure`: called when the controller cannot
-    go on."""
+    go on.  `runners`: of jobs, in place of those of `settings`."""
 
     def __init__(
         self, settings: ControllerSettings, registers: Registers, members: Callable[[str], Members], env: Env,
         secret: bytes, containers: int, security: Security, expected: int | None = None,
         lease_seconds: float = STORE_LEASE_SECONDS, on_failure: Callable[[], None] = lambda: None,
+        runners: Mapping[str, Runner] | None = None,
     ) -> None:  # fmt: skip
         self.leader = Leader(registers, members(STORES), env.clock, containers, expected, lease_seconds)
         self.watch = MapWatch(registers, env.clock)
@@ -77,7 +79,7 @@ class ClusterController:
         self._background = Background(self._on_failed)
         self.role = ControllerRole(
             settings, env, RemoteStores(self.stores, env), security, self.members.addresses,
-            background=self._background, workers=self.workers.addresses,
+            background=self._background, workers=self.workers.addresses, runners=runners,
         )  # fmt: skip
         self.controller = self.role.controller
 

@@ -154,7 +154,8 @@ class Committer:
             now_ms = self._env.clock.wall_ms()
             behind = await self._source.bytes_behind(start)
             self._note_lag(start, behind, now_ms)
-            waited = now_ms - self.state.committed_ms >= self.settings.interval_seconds * 1000
+            # After a commit that lies in the future, the clock was set back: do not wait until it is there again.
+            waited = not 0 <= now_ms - self.state.committed_ms < self.settings.interval_seconds * 1000
             if behind >= self.settings.target_bytes or (behind and waited):
                 break
             if await self._source.is_finished(start):

@@ -145,3 +145,18 @@ def problem_of(call: Callable[[], object]) -> str:
     with pytest.raises(TableProblem) as caught:
         call()
     return caught.value.name
+
+
+def test_a_clock_that_is_set_back_does_not_hold_commits_up() -> None:
+    async def run() -> None:
+        world = World(interval_seconds=60, target_bytes=1 << 20)
+        world.stream.append(b"1", 0)
+        committer = world.process()
+        while committer.state.rows < 1:
+            await committer.step()
+        world.clock.now_ms -= 3_600_000
+        world.stream.append(b"2", 0)
+        while committer.state.rows < 2:
+            await asyncio.wait_for(committer.step(), 10)
+
+    asyncio.run(run())
