@@ -106,6 +106,7 @@ COSTS = {
     "tests/unit/log/bookkeeper/test_failures.py": "heavy",
     "tests/unit/process/test_autoscale.py": "heavy",
     "tests/unit/process/test_gc_scheduler.py": "heavy",
+    "tests/unit/process/test_query_runner.py": "heavy",
     "tests/unit/rpc/test_floods.py": "heavy",
     "tests/unit/rpc/test_grpc_listener.py": "heavy",
     "tests/unit/registry/test_interleavings.py": "heavy",

@@ -90,6 +90,7 @@ ALLOWED: dict[str, tuple[set[str], str]] = {
         "the blocking client's loop has a thread of its own",
     ),
     "sarit/process/child.py": ({"threading.Thread"}, "a child ends with its parent even while its event loop is busy"),
+    "sarit/sql/child.py": ({"threading.Thread"}, "a query's process has no Env, and ends with its parent in any case"),
     "sarit/process/service_manager.py": (
         {"socket.socket"},
         "datagrams to the service manager; env.network has streams",

@@ -19,6 +19,7 @@ from sarit.process.standalone import open_node
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from sarit.admin.console.query_view import Queries
     from sarit.admin.console.schema_view import SchemasView
 
 
@@ -34,9 +35,10 @@ class Serving:
 
 @asynccontextmanager
 async def serving(
-    directory: Path, times: Times | None = None, *, writes: bool = True, schemas: SchemasView | None = None
-):
-    """A node and its console, not listening.  `schemas`: a schema registry to show."""
+    directory: Path, times: Times | None = None, *, writes: bool = True, schemas: SchemasView | None = None,
+    queries: Queries | None = None,
+):  # fmt: skip
+    """A node and its console, not listening.  `schemas`: a schema registry to show.  `queries`: runs those of it."""
     env = real_env()
     config = NodeConfig(str(directory), controller_port=0, store_port=0, times=times or Times())
     node = await open_node(config.validated(), env)
@@ -46,7 +48,8 @@ async def serving(
     health.store = node.store
     health.ready()
     callers = Callers(Gate(), client)
-    console = Console(callers, StandaloneView(node, health), env, frozenset(), writes=writes, schemas=schemas)
+    view = StandaloneView(node, health)
+    console = Console(callers, view, env, frozenset(), writes=writes, schemas=schemas, queries=queries)
     try:
         yield Serving(node, client, console)
     finally:

@@ -214,6 +214,11 @@ SECTIONS: Final = {
         _gauge("sarit_reader_group_readers", "Readers in a group", "group"),
         _gauge("sarit_reader_groups_not_measured", "Groups beyond the bound, which have no series"),
     ),
+    "Queries of the console": (
+        _counter("sarit_console_queries_total", "Queries by outcome: done, failed, timeout, cancelled", "outcome"),
+        _counter("sarit_console_query_read_bytes_total", "Bytes of streams that ended queries have read"),
+        _gauge("sarit_console_queries_running", "Queries under way, each a process"),
+    ),
     "The process": (
         _histogram("sarit_loop_delay_seconds", "How late the event loop runs what is due; 10 probes a second"),
         _gauge("sarit_loop_longest_delay_seconds", "The longest of these delays in the last half minute"),

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from sarit.env.ports import Env
     from sarit.process.addresses import Addressed
     from sarit.process.observation.health import Health
+    from sarit.process.query_runner import QueryRunner
     from sarit.process.registry_role import RegistryRole
     from sarit.process.registry_tables import RegistryTables
     from sarit.process.security import Security
@@ -60,6 +61,7 @@ class Admin:
         self._client: Client | None = None
         self._callers: Callers | None = None
         self._console: Console | None = None
+        self._queries: QueryRunner | None = None
 
     def __repr__(self) -> str:
         return f"<Admin {self._server!r}>"
@@ -159,16 +161,23 @@ class Admin:
         server.add(routes(self._callers))
         if view is not None and self._security.config.console != "off":
             from sarit.admin.console import Console
+            from sarit.process.query_runner import QueryRunner
 
             writes = self._security.config.console != "read-only"
             schemas = None if self._registry is None else self._registry.view
-            self._console = Console(self._callers, view, self._env, self._names, writes=writes, schemas=schemas)
+            self._queries = QueryRunner(self._env, self._security.audit(self._env))
+            self.metrics.add(self._queries.samples)
+            self._console = Console(
+                self._callers, view, self._env, self._names, writes=writes, schemas=schemas, queries=self._queries
+            )
             server.add(self._console.routes())
 
     async def close(self) -> None:
         """Close the ports; last, so that probes are answered while the process stops."""
         if self._registry is not None:
             await self._registry.close()
+        if self._queries is not None:
+            await self._queries.close()
         if self._server is not None:
             await self._server.stop()
         await self.metrics.stop()

@@ -28,6 +28,27 @@ LOG_AWAY_SECONDS: Final = 5.0
 OWNERSHIP_CHECK_SECONDS: Final = 60.0
 MAX_ALIKE_LOG_LINES: Final = 100  # of warnings or errors of one kind, in REPEATED_LOG_SECONDS
 
+# -- queries of the console ----------------------------------------------------------------------------
+# At once in this process, and of each its time, and that of the processor.
+CONSOLE_MAX_QUERIES: Final = 2
+QUERY_SECONDS: Final = 60.0
+QUERY_CPU_SECONDS: Final = 60
+QUERY_STEP_SECONDS: Final = 0.5  # between two reports of how far a query is
+QUERY_THREADS: Final = 2
+QUERY_CHILD_MEMORY_BYTES: Final = 384 * MIB  # of the engine
+QUERY_ADDRESS_BYTES: Final = 1024 * MIB  # of its process, beside what the program itself takes
+# Of the result on a page and as a file; what is beyond is left out, and the page says so.
+QUERY_PAGE_ROWS: Final = 1000
+QUERY_PAGE_BYTES: Final = 4 * MIB
+QUERY_PAGE_CELL_CHARS: Final = 2000
+QUERY_CSV_ROWS: Final = 10_000_000
+QUERY_CSV_BYTES: Final = 64 * MIB
+QUERY_ERROR_CHARS: Final = 8 * KIB
+QUERY_PIPE_BYTES: Final = 256 * KIB  # read from the process at once
+MAX_QUERY_SCANS: Final = 256  # open at once in one query
+MAX_QUERY_TABLES: Final = 64
+QUERY_BATCH_BYTES: Final = 8 * MIB  # of rows that are sent at once
+
 # -- the service manager ----------------------------------------------------------------------------
 NOTIFY_RETRY_SECONDS: Final = 1.0  # between two checks that it has been sent the newest state
 

@@ -60,6 +60,10 @@ CONSOLE_MAX_QUOTAS: Final = 200  # that are shown
 CONSOLE_MAX_RATED_SEGMENTS: Final = 2000  # whose rates are asked for at once
 CONSOLE_MAX_TRANSACTIONS: Final = 500
 CONSOLE_MAX_NAME_CHARS: Final = 512  # of a group of the schema registry, in a call
+# Queries: their text, and what one may read of streams without being asked, and when it is.
+CONSOLE_MAX_QUERY_CHARS: Final = 64 * KIB
+CONSOLE_QUERY_BYTES: Final = 256 * MIB
+MAX_CONSOLE_QUERY_BYTES: Final = 16 * 1024 * MIB
 # Events that are shown by their schemas: larger ones are shown as they are.
 CONSOLE_DECODED_EVENT_BYTES: Final = 64 * KIB
 CONSOLE_DECODED_TEXT_CHARS: Final = 64 * KIB

@@ -21,6 +21,7 @@ from sarit.admin.console.guard import Guard
 from sarit.admin.console.limits import CONSOLE_KEEP_ALIVE_SECONDS, CONSOLE_OVERVIEW_SECONDS
 from sarit.admin.console.names import NameLists
 from sarit.admin.console.permissions import Rights
+from sarit.admin.console.query import QUERY_PATH, QueryCalls
 from sarit.admin.console.samplers import Samplers
 from sarit.admin.console.schemas import SchemaCalls
 from sarit.admin.console.search import SearchCalls, SearchPlaces
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from sarit.admin.callers import Asker, Callers
+    from sarit.admin.console.query_view import Queries
     from sarit.admin.console.schema_view import SchemasView
     from sarit.admin.console.sessions import Session
     from sarit.admin.console.sse import Event
@@ -60,9 +62,9 @@ class Console:
 
     def __init__(
         self, callers: Callers, node: NodeView, env: Env, names: frozenset[str], *, writes: bool = True,
-        schemas: SchemasView | None = None,
+        schemas: SchemasView | None = None, queries: Queries | None = None,
     ) -> None:  # fmt: skip
-        """`schemas`: the schema registry of the process; None: it has none."""
+        """`schemas`: the schema registry of the process; None: it has none.  `queries`: runs those of its page."""
         self.token = random_text(env)  # where nobody logs in; else each session has its own
         self.sessions = Sessions(env)
         self._callers = callers
@@ -71,6 +73,7 @@ class Console:
         self._names = names
         self._writes = writes
         self._schemas = schemas
+        self._queries = queries
         self._places = Places()
         self._searches = SearchPlaces()
         self._calls: dict[Asker, _Calls] = {}
@@ -94,7 +97,8 @@ class Console:
     def _rules(self, scope: Scope) -> tuple[str, bool]:
         if scope["path"] == _LOG_IN:
             return "", True  # a log-in has no token yet
-        return self._token(scope), self._writes or scope["path"] == _LOG_OUT
+        # A query is sent by POST, as it may be long, and changes nothing.
+        return self._token(scope), self._writes or scope["path"] in (_LOG_OUT, QUERY_PATH)
 
     def _token(self, scope: Scope) -> str:
         if not self._callers.has_users:
@@ -125,9 +129,8 @@ class Console:
         try:
             async with self._callers.asking(session.authorization, peer_of(request)) as asker:
                 api = self._calls_of(asker).api
-                await (self._while_logged_in(session, api) if scope["path"].endswith("/live") else api)(
-                    scope, receive, send
-                )
+                lasts = scope["path"].endswith("/live") or scope["path"] == QUERY_PATH
+                await (self._while_logged_in(session, api) if lasts else api)(scope, receive, send)
         except (Unauthenticated, Unavailable) as error:
             if isinstance(error, Unauthenticated):
                 self.sessions.end(_cookie(scope))
@@ -182,7 +185,7 @@ class Console:
         found = self._calls.get(asker)
         if found is None:
             found = self._calls[asker] = _Calls(
-                asker, self._node, self._places, self._searches, self._session, self._schemas
+                asker, self._node, self._places, self._searches, self._session, self._schemas, self._queries
             )
 
             async def close() -> None:
@@ -195,7 +198,7 @@ class Console:
         user = None if asker.caller is None else asker.caller.name
         return {
             "token": self._token(request.scope), "writes": self._writes, "user": user,
-            "schemas": self._schemas is not None,
+            "schemas": self._schemas is not None, "queries": self._queries is not None,
         }  # fmt: skip
 
 
@@ -204,7 +207,7 @@ class _Calls:
 
     def __init__(
         self, asker: Asker, node: NodeView, places: Places, searches: SearchPlaces,
-        session: Callable[[Request, Asker], Any], schemas: SchemasView | None,
+        session: Callable[[Request, Asker], Any], schemas: SchemasView | None, queries: Queries | None,
     ) -> None:  # fmt: skip
         client, clock = asker.client, asker.client.session.env.clock
         self._asker = asker
@@ -226,6 +229,8 @@ class _Calls:
         ]
         if schemas is not None:
             families.append(SchemaCalls(schemas, asker.caller))
+        if queries is not None:
+            families.append(QueryCalls(queries, client, asker.caller))
         self.api = Router([
             call("/session", self._session),
             call("/overview", self._overview),

@@ -66,6 +66,35 @@ export const logIn = (user, password) => request("POST", "/log-in", { user, pass
 
 export const logOut = () => send("POST", "/log-out");
 
+/** A call whose answer is a document a line, each with one name; `take`: function(name, value) of each. */
+export async function lines(where, body, take, signal) {
+  const post = (token) => fetch(`/console/api${where}`, {
+    method: "POST", headers: { "Content-Type": "application/json", "X-Sarit-Token": token }, body: JSON.stringify(body), cache: "no-store", credentials: "same-origin", signal,
+  }).catch((error) => { throw error.name === "AbortError" ? error : new Failure(0, "the node does not answer"); });
+  const { token } = await getSession();
+  let reply = await post(token);
+  if (reply.status === 403) {
+    session = null; // the node may have been restarted
+    const fresh = await getSession();
+    if (fresh.token !== token) reply = await post(fresh.token);
+  }
+  if (reply.status === 401) document.dispatchEvent(new CustomEvent("log-in"));
+  if (!reply.ok) {
+    let text = `the node answered ${reply.status}`;
+    try { text = (await reply.json()).error ?? text; } catch { /* not JSON */ }
+    throw new Failure(reply.status, text);
+  }
+  const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
+  let left = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const found = (left + value).split("\n");
+    left = found.pop();
+    for (const line of found) for (const [name, each] of Object.entries(JSON.parse(line))) take(name, each);
+  }
+}
+
 /** Server-sent events; `on`: name -> function(document). Returns what closes it. */
 export function live(where, params, on, onState = () => {}) {
   const source = new EventSource(`/console/api${where}${query(params)}`);

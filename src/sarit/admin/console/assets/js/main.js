@@ -8,18 +8,22 @@ import { cluster } from "./views/cluster.js";
 import { groups, group } from "./views/groups.js";
 import { logIn } from "./views/login.js";
 import { overview } from "./views/overview.js";
+import { query } from "./views/query.js";
 import { schema, schemas } from "./views/schemas.js";
 import { settings } from "./views/settings.js";
 import { stream } from "./views/stream.js";
 import { streams } from "./views/streams.js";
 import { table, tables } from "./views/tables.js";
 
-const PLACES = [["overview", "Overview"], ["streams", "Streams"], ["groups", "Groups"], ["tables", "Tables"], ["schemas", "Schemas"], ["cluster", "Cluster"], ["settings", "Settings"]];
+const PLACES = [["overview", "Overview"], ["streams", "Streams"], ["groups", "Groups"], ["tables", "Tables"], ["query", "Query"], ["schemas", "Schemas"], ["cluster", "Cluster"], ["settings", "Settings"]];
+
+// Places that not every process has, and which field of the session says that this one does.
+const OPTIONAL = { schemas: "schemas", query: "queries" };
 
 // First part of the path -> number of further parts -> view.
 const ROUTES = {
   overview: { 0: overview }, streams: { 0: streams, 2: stream, 3: stream }, groups: { 0: groups, 2: group },
-  tables: { 0: tables, 2: table }, schemas: { 0: schemas, 2: schema }, cluster: { 0: cluster }, settings: { 0: settings },
+  tables: { 0: tables, 2: table }, query: { 0: query }, schemas: { 0: schemas, 2: schema }, cluster: { 0: cluster }, settings: { 0: settings },
 };
 
 const main = document.getElementById("main");
@@ -71,12 +75,12 @@ async function show() {
 
 function navigation() {
   fill(document.getElementById("nav"), PLACES.map(([id, text]) =>
-    h("a", { href: `#/${id}`, "data-place": id, hidden: id === "schemas" }, icon(ICONS[id]), h("span", {}, text))));
+    h("a", { href: `#/${id}`, "data-place": id, hidden: id in OPTIONAL }, icon(ICONS[id]), h("span", {}, text))));
 }
 
-/** A process without a schema registry has no place for schemas. */
-function showSchemas(has) {
-  document.querySelector("#nav a[data-place=schemas]").hidden = !has;
+/** Show the places of what this process has. */
+function showOptional(session) {
+  for (const [id, what] of Object.entries(OPTIONAL)) document.querySelector(`#nav a[data-place=${id}]`).hidden = !session[what];
 }
 
 function theme() {
@@ -136,7 +140,7 @@ async function begin() {
   try {
     const session = await api.getSession();
     account(session.user);
-    showSchemas(session.schemas);
+    showOptional(session);
   } catch { /* the page shows it */ }
   if (asked) return;
   status();
