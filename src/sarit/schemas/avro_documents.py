@@ -32,7 +32,7 @@ _INT: Final = 1 << 31
 _LONG: Final = 1 << 63
 _EPOCH: Final = datetime(1970, 1, 1)
 _MICROS: Final[Mapping[str, float]] = {"millis": 1000, "micros": 1, "nanos": 0.001}
-_NOT_IN_JSON: Final = {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}
+NOT_IN_JSON: Final = {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}
 
 
 def avro_document(root: AvroType, data: bytes) -> Any:
@@ -196,7 +196,7 @@ def _octets(kind: AvroType, data: bytes) -> str:
 
 
 def _real(value: float) -> Any:
-    return _NOT_IN_JSON.get(str(value), value)
+    return NOT_IN_JSON.get(str(value), value)
 
 
 def _shortest(value: float) -> float:

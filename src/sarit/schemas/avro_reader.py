@@ -6,26 +6,32 @@ schema resolution: fields by name or alias, defaults, promotions.
 
 from __future__ import annotations
 
+import base64
 import copy
 import io
+import json
 from decimal import Decimal
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
+from sarit.schemas.avro_documents import NOT_IN_JSON
 from sarit.schemas.avro_schema import (
+    DOCUMENT,
     MICROS_PER_MILLI,
     MILLIS,
     avro_columns,
     branch,
     compare,
+    contains_itself,
     fastavro,
     fits,
     resolved,
     without_logical,
 )
 from sarit.schemas.avro_units import written_types
+from sarit.schemas.limits import MAX_JSON_TEXT_LEVELS
 from sarit.schemas.payloads import Rows
 
 _SHOWN: Final = 400
@@ -55,7 +61,7 @@ class AvroReader:
             self._types = written_types(fields, written)
         self._schema = without_logical(schema)
         self._written = self._schema if written is None else without_logical(written)
-        self._recursive = recursive
+        self._recursive = recursive or (written is None and contains_itself(schema))
         self._padded = padded
         self._parsed: tuple[Any, Any] | None = None
         self._decode: Any = None
@@ -138,6 +144,8 @@ def _read_value(value: Any, schema: Any) -> Any:
         return None
     schema = branch(schema)
     kind = schema["type"]
+    if kind == DOCUMENT:
+        return _document(value)
     if kind in ("bytes", "fixed") and isinstance(value, str):  # the default of a field, as the schema's JSON has it
         return _default_bytes(value, schema)
     if schema.get("logicalType") in MILLIS:
@@ -151,6 +159,28 @@ def _read_value(value: Any, schema: Any) -> Any:
         fields = schema["fields"]
         return {one["name"]: _read_value(value.get(one["name"], one.get("default")), one["type"]) for one in fields}
     return value
+
+
+def _document(value: Any) -> str:
+    """Return a text as it is, and any other value as JSON.  Raises ValueError for one with too many levels."""
+    if isinstance(value, str):
+        return value
+    return json.dumps(_plain(value, MAX_JSON_TEXT_LEVELS), ensure_ascii=False, separators=(",", ":"))
+
+
+def _plain(value: Any, levels: int) -> Any:
+    """Return a value of fastavro as JSON has it: bytes in base64, decimals and numbers that JSON lacks as texts."""
+    if not levels:
+        raise ValueError(f"it has more than {MAX_JSON_TEXT_LEVELS} levels")
+    if isinstance(value, dict):
+        return {name: _plain(one, levels - 1) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_plain(one, levels - 1) for one in value]
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    return NOT_IN_JSON.get(str(value), value) if isinstance(value, float) else value
 
 
 def _default_bytes(text: str, schema: Any) -> Any:

@@ -2,6 +2,9 @@
 
 fastavro reads and writes the data.  Logical types are left to Arrow: fastavro would make an object of each date and
 time, and could not hold all of them.
+
+What has no single type is read as a text with its JSON: a union of several types, a type within itself, null alone, a
+record without fields.  Such columns are not written.
 """
 
 from __future__ import annotations
@@ -36,6 +39,8 @@ _LOGICAL: Final[Mapping[tuple[str, str], pa.DataType]] = {
 }
 MILLIS: Final = ("timestamp-millis", "local-timestamp-millis")
 MICROS_PER_MILLI: Final = 1000
+DOCUMENT: Final = "document"  # of a resolved schema: a value of any type, as a text with its JSON
+_NULL_TYPE: Final = {"type": "null"}
 _MAX_DIGITS: Final = 38  # of decimals that columns hold
 _SHOWN: Final = 400
 _WIDENED: Final = (({"int", "long"}, "long"), ({"float", "double"}, "double"))
@@ -65,49 +70,90 @@ def parse_avro_schema(text: str, what: str = "the schema") -> dict[str, Any]:
     return schema
 
 
-def avro_columns(schema: dict[str, Any]) -> pa.Schema:
-    """Return the columns of a record schema.  Raises Invalid naming a field that no column can hold."""
-    whole = resolved(schema)
+def avro_columns(schema: dict[str, Any], *, written: bool = False) -> pa.Schema:
+    """Return the columns of a record schema.  `written`: of those that are written, none is a document.
+
+    Raises Invalid naming a field that no column can hold."""
+    whole = resolved(schema, written=written)
     _check_fields(whole, {})
     return pa.schema(list(_arrow_type(whole, schema.get("name", "record"))))
 
 
-def resolved(schema: dict[str, Any]) -> Any:
-    """Return the schema with each type's definition in place of its name, and every type as an object or a union."""
+def resolved(schema: dict[str, Any], *, written: bool = False) -> Any:
+    """Return the schema with each type's definition in place of its name, and every type as an object or a union.
+
+    What is read as a text with its JSON has the type DOCUMENT.  `written`: such a type raises Invalid."""
     # fastavro makes each name full: a name without a namespace is in that of the record around it.
-    return _expanded(fastavro().parse_schema(copy.deepcopy(schema)), {}, schema.get("name", "record"))
+    made = _Expansion(written=written)
+    return made.type(fastavro().parse_schema(copy.deepcopy(schema)), schema.get("name", "record"))
 
 
-def _expanded(schema: Any, named: dict[str, Any], path: str) -> Any:
-    if isinstance(schema, list):
-        return [_expanded(one, named, path) for one in schema]
-    if isinstance(schema, str):
-        if schema not in named:
-            return {"type": schema}
-        if named[schema] is None:
-            raise Invalid(f"field {path}: {schema} contains itself, which no column can hold")
-        return named[schema]
-    kind = schema["type"]
-    if kind == "record":
-        named[schema["name"]] = None
-        found = [_expanded_field(one, named, f"{path}.{one['name']}") for one in schema["fields"]]
-        made = {"type": "record", "fields": found}
-    elif kind == "array":
-        made = {"type": "array", "items": _expanded(schema["items"], named, f"{path}[]")}
-    elif kind == "map":
-        made = {"type": "map", "values": _expanded(schema["values"], named, f"{path}{{}}")}
-    elif isinstance(kind, str) and kind in SIMPLE_TYPES:
-        made = schema
-    else:
-        return _expanded(kind, named, path)
-    if kind in ("record", "enum", "fixed"):
-        named[schema["name"]] = made
-    return made
+def contains_itself(schema: dict[str, Any]) -> bool:
+    """Return whether data of a record schema may have any number of levels."""
+    made = _Expansion(written=False)
+    made.type(fastavro().parse_schema(copy.deepcopy(schema)), "")
+    return made.recursive
 
 
-def _expanded_field(field: Any, named: dict[str, Any], path: str) -> dict[str, Any]:
-    more = {name: field[name] for name in ("aliases", "default") if name in field}
-    return {"name": field["name"], "type": _expanded(field["type"], named, path), **more}
+class _Expansion:
+    """The types of a schema that were met, by name; None: it is a part of itself.  Internal."""
+
+    def __init__(self, *, written: bool) -> None:
+        self._written = written
+        self._named: dict[str, Any] = {}
+        self.recursive = False
+
+    def type(self, schema: Any, path: str) -> Any:
+        """Return a type without names in it."""
+        if isinstance(schema, list):
+            return self._union([self.type(one, path) for one in schema])
+        if isinstance(schema, str):
+            return self._of_name(schema, path)
+        kind = schema["type"]
+        if kind == "record":
+            self._named[schema["name"]] = None
+            found = [self._field(one, f"{path}.{one['name']}") for one in schema["fields"]]
+            made = {"type": "record", "fields": found}
+        elif kind == "array":
+            # Items without bytes stay what they are, which no column has: a datum may say that it has any number.
+            made = {"type": "array", "items": self.type(schema["items"], f"{path}[]")}
+        elif kind == "map":
+            made = {"type": "map", "values": self._inner(schema["values"], f"{path}{{}}")}
+        elif isinstance(kind, str) and kind in SIMPLE_TYPES:
+            made = schema
+        else:
+            return self.type(kind, path)
+        if kind in ("record", "enum", "fixed"):
+            self._named[schema["name"]] = made
+        return made
+
+    def _of_name(self, name: str, path: str) -> Any:
+        if name not in self._named:
+            return {"type": name}
+        if self._named[name] is not None:
+            return self._named[name]
+        self.recursive = True
+        if self._written:
+            raise Invalid(f"field {path}: {name} contains itself, which no column can hold")
+        return {"type": DOCUMENT}
+
+    def _union(self, branches: list[Any]) -> list[Any]:
+        if self._written or _single(branches) is not None:
+            return branches
+        return [*(one for one in branches if one == _NULL_TYPE), {"type": DOCUMENT}]
+
+    def _inner(self, schema: Any, path: str) -> Any:
+        """Return the type of a field or of values."""
+        found = self.type(schema, path)
+        if self._written:
+            return found
+        if found == _NULL_TYPE:
+            return [found, {"type": DOCUMENT}]
+        return {"type": DOCUMENT} if found == {"type": "record", "fields": []} else found
+
+    def _field(self, field: Any, path: str) -> dict[str, Any]:
+        more = {name: field[name] for name in ("aliases", "default") if name in field}
+        return {"name": field["name"], "type": self._inner(field["type"], path), **more}
 
 
 def _check_fields(schema: Any, counted: dict[int, int]) -> int:
@@ -143,30 +189,38 @@ def _arrow_type(schema: Any, path: str) -> pa.DataType:
         return pa.map_(pa.field("key", pa.string(), nullable=False), value)
     if logical == "decimal" and kind in ("bytes", "fixed") and fits(schema):
         return pa.decimal128(schema["precision"], schema.get("scale", 0))
-    found = _LOGICAL.get((kind, logical)) or SIMPLE_TYPES.get(kind)
+    found = _LOGICAL.get((kind, logical)) or SIMPLE_TYPES.get(kind) or (pa.string() if kind == DOCUMENT else None)
     if found is None or found == _NULL:
         raise Invalid(f"field {path} {json.dumps(schema)}: no column has such a type"[:_SHOWN])
     return found
 
 
 def nullable(schema: Any) -> bool:
-    return isinstance(schema, list) and {"type": "null"} in schema
+    return isinstance(schema, list) and _NULL_TYPE in schema
 
 
 def branch(schema: Any, path: str = "") -> Any:
     """Return the one type of a union other than null.  Raises Invalid for a union that no column can hold."""
     if not isinstance(schema, list):
         return schema
-    others = [one for one in schema if one != {"type": "null"}]
+    found = _single(schema)
+    if found is not None:
+        return found
+    names = ", ".join(one["type"] for one in schema if one != _NULL_TYPE)
+    raise Invalid(
+        f"field {path}, a union of {names}: a column holds null and one type, int and long, or float and double"
+    )
+
+
+def _single(union: list[Any]) -> Any:
+    """Return the one type of a union other than null; None: there is none, or there are several."""
+    others = [one for one in union if one != _NULL_TYPE]
     if len(others) == 1:
         return others[0]
     for kinds, wide in _WIDENED:
         if others and all(set(one) == {"type"} and one["type"] in kinds for one in others):
             return {"type": wide}
-    names = ", ".join(one["type"] for one in others)
-    raise Invalid(
-        f"field {path}, a union of {names}: a column holds null and one type, int and long, or float and double"
-    )
+    return None
 
 
 def fits(schema: dict[str, Any]) -> bool:

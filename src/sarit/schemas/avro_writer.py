@@ -76,9 +76,9 @@ class AvroWriter:
         """`schema`: None: the one made of the columns.  Raises Invalid for columns that do not fit it."""
         used = schema or avro_schema_of(columns)
         self._schema = without_logical(used)
-        self._types = {one["name"]: one["type"] for one in resolved(used)["fields"]}
+        self._types = {one["name"]: one["type"] for one in resolved(used, written=True)["fields"]}
         if schema is not None:
-            compare(columns, avro_columns(schema))
+            compare(columns, avro_columns(schema, written=True))
             lacking = [one for one in schema["fields"] if one["name"] not in columns.names and "default" not in one]
             missing = [one["name"] for one in lacking if not nullable(self._types[one["name"]])]
             if missing:

@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pyarrow as pa
 
-from sarit.core.bounded_json import check_tokens
+from sarit.core.bounded_json import MAX_JSON_TOKENS, check_tokens
 from sarit.core.errors import Invalid
 from sarit.schemas.column_types import check_columns, sql_name
 from sarit.schemas.limits import MAX_JSON_TEXT_LEVELS
@@ -90,7 +90,8 @@ class JsonValues:
             return nulls, "there is no payload"
         try:
             text = payload.decode()
-            check_tokens(text)
+            if len(text) > MAX_JSON_TOKENS:  # asked here, too: most documents are small
+                check_tokens(text)
             document = self._decode(text)
         except UnicodeDecodeError as error:
             return nulls, f"it is not UTF-8 at byte {error.start}"

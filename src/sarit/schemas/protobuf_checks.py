@@ -138,6 +138,8 @@ class _Checker:
         numbers = {one.number for one in enum.value}
         if not enum.options.allow_alias and len(numbers) < len(enum.value):
             raise self._wrong(where, "two values have one number: set the option allow_alias, if that is meant")
+        if enum.options.allow_alias and len(numbers) == len(enum.value):
+            raise self._wrong(where, "no two values have one number: remove the option allow_alias")
         ranges = [(one.start, one.end + 1) for one in enum.reserved_range]
         self._check_ranges(where, ranges)
         self._check_unique(where, enum.reserved_name)

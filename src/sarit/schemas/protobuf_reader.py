@@ -3,15 +3,17 @@
 A field is null where a message does not set it and its bytes show that; fields of proto3 without `optional` have their
 default then.  Enums are names, or the digits of a number that has none.  Unsigned integers are columns of a wider type.
 A time has microseconds: what is finer is left out.  A message that is not read into columns is decoded all the same.
+A message within itself, and google.protobuf's Struct, Value and ListValue, are texts with their JSON.
 """
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
-from google.protobuf import message_factory
+from google.protobuf import json_format, message_factory
 
 from sarit.core.errors import Invalid
 from sarit.schemas.column_types import TIMESTAMP, sql_name
@@ -23,13 +25,14 @@ from sarit.schemas.protobuf_schema import pool_of
 from sarit.schemas.schema_text import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from sarit.schemas.protobuf_schema import ProtobufSchema
 
     Convert = Callable[[Any], Any]
 
 _TIMESTAMP: Final = "google.protobuf.Timestamp"
+_DOCUMENTS: Final = tuple(f"google.protobuf.{name}" for name in ("Struct", "Value", "ListValue"))
 _SCALARS: Final[Mapping[int, pa.DataType]] = {
     **{TYPES[name]: pa.int32() for name in ("int32", "sint32", "sfixed32")},
     **{TYPES[name]: pa.int64() for name in ("int64", "sint64", "sfixed64", "uint32", "fixed32")},
@@ -49,7 +52,7 @@ _SHOWN: Final = 400
 def protobuf_columns(schema: ProtobufSchema, message: str) -> pa.Schema:
     """Return the columns of a message, by its full name.
 
-    Raises Invalid for a name that no message has, for a message within itself, and for too many columns."""
+    Raises Invalid for a name that no message has, and for too many columns."""
     return pa.schema(list(_Columns().struct(_descriptor(schema, message), shown(message))))
 
 
@@ -69,8 +72,6 @@ class _Columns:
 
     def struct(self, kind: Any, path: str) -> pa.DataType:
         """Return the type of a message.  As deep as messages are within each other, which is bounded."""
-        if kind.full_name in self._around:
-            raise Invalid(f"field {path}: {shown(kind.full_name)} contains itself, which no column can hold")
         self._count += len(kind.fields)
         if self._count > MAX_PROTOBUF_COLUMNS or len(self._around) >= MAX_PROTOBUF_LEVELS:
             levels = f"more than {MAX_PROTOBUF_COLUMNS:,} columns, or {MAX_PROTOBUF_LEVELS} within each other"
@@ -92,7 +93,15 @@ class _Columns:
     def _single(self, field: Any, path: str) -> pa.DataType:
         if field.type not in (MESSAGE_TYPE, GROUP_TYPE):
             return _SCALARS[field.type]
-        return TIMESTAMP if field.message_type.full_name == _TIMESTAMP else self.struct(field.message_type, path)
+        name = field.message_type.full_name
+        if name == _TIMESTAMP:
+            return TIMESTAMP
+        return pa.string() if _is_document(name, self._around) else self.struct(field.message_type, path)
+
+
+def _is_document(name: str, around: Sequence[str]) -> bool:
+    """Return whether a message is a text with its JSON, by its full name and those of the messages around it."""
+    return name in _DOCUMENTS or name in around
 
 
 class ProtobufReader:
@@ -147,20 +156,21 @@ class ProtobufReader:
         """Return the class of the message, and the conversion of each wanted field."""
         kind = _descriptor(self._schema, self._message)
         made = message_factory.GetMessageClass(kind)
-        return made, [_field_of(kind.fields_by_name[field.name]) for field in self._arrow]
+        around = (kind.full_name,)
+        return made, [_field_of(kind.fields_by_name[field.name], around) for field in self._arrow]
 
 
 def _is_map(field: Any) -> bool:
     return bool(field.is_repeated and field.type == MESSAGE_TYPE and field.message_type.GetOptions().map_entry)
 
 
-def _field_of(field: Any) -> Convert:
-    """Return what gets a field of a message, as Arrow takes it."""
+def _field_of(field: Any, around: tuple[str, ...]) -> Convert:
+    """Return what gets a field of a message, as Arrow takes it.  `around`: the messages that it is a part of."""
     name = field.name
     if _is_map(field):
-        key, value = (_value_of(field.message_type.fields_by_name[role]) for role in ("key", "value"))
+        key, value = (_value_of(field.message_type.fields_by_name[role], around) for role in ("key", "value"))
         return lambda message: [(key(one), value(other)) for one, other in getattr(message, name).items()]
-    convert = _value_of(field)
+    convert = _value_of(field, around)
     if field.is_repeated:
         return lambda message: [convert(one) for one in getattr(message, name)]
     if field.has_presence:
@@ -169,7 +179,7 @@ def _field_of(field: Any) -> Convert:
     return lambda message: convert(getattr(message, name))
 
 
-def _value_of(field: Any) -> Convert:
+def _value_of(field: Any, around: tuple[str, ...]) -> Convert:
     """Return what converts a value that a field has."""
     if field.type == STRING_TYPE:
         return _text
@@ -178,10 +188,19 @@ def _value_of(field: Any) -> Convert:
         return lambda number: names.get(number) or str(number)
     if field.type not in (MESSAGE_TYPE, GROUP_TYPE):
         return _same
-    if field.message_type.full_name == _TIMESTAMP:
+    name = field.message_type.full_name
+    if name == _TIMESTAMP:
         return _micros
-    parts = [(one.name, _field_of(one)) for one in field.message_type.fields]
+    if _is_document(name, around):
+        return _document
+    parts = [(one.name, _field_of(one, (*around, name))) for one in field.message_type.fields]
     return lambda message: {name: convert(message) for name, convert in parts}
+
+
+def _document(value: Any) -> str:
+    """Return the JSON of a message as its library makes it, with the fields' own names."""
+    found = json_format.MessageToDict(value, preserving_proto_field_name=True)
+    return json.dumps(found, ensure_ascii=False, separators=(",", ":"))
 
 
 def _same(value: Any) -> Any:

@@ -10,6 +10,7 @@ REGISTRY_REQUEST_SECONDS: Final = 10.0  # the most that one request to a schema 
 # The most bytes of an answer of a registry: a schema of 1 MiB in which every character is escaped has six.
 MAX_REGISTRY_ANSWER_BYTES: Final = 8 * MIB
 MAX_CACHED_SCHEMAS: Final = 1000  # schemas by id that one client of a registry keeps
+COMMON_SCHEMAS: Final = 8  # of which a decoder of events keeps the readers at hand, before all that it keeps
 MAX_CACHED_REGISTRATIONS: Final = 1000  # registrations, by subject and text, that it keeps
 MAX_MESSAGE_INDEXES: Final = 32  # the most levels of a Protobuf message within others
 HEADER_BYTES: Final = 5  # of an event's header that names a schema, before the message indexes of Protobuf

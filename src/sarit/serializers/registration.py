@@ -16,7 +16,7 @@ from sarit.core.properties import CONFLUENT, NO_HEADER, PRAVEGA, SCHEMA_HEADER
 from sarit.serializers.codecs import check_codec, decompressed
 from sarit.serializers.headers import confluent_header, confluent_id, default_subject, pravega_header, pravega_id
 from sarit.serializers.known_readers import KnownReaders, NoReader
-from sarit.serializers.limits import HEADER_BYTES
+from sarit.serializers.limits import COMMON_SCHEMAS, HEADER_BYTES
 from sarit.serializers.pravega_registry import PravegaRegistry
 from sarit.serializers.protocols import SchemaNeeded
 from sarit.serializers.registry_client import RegistryClient
@@ -190,8 +190,8 @@ class StreamDecoder(Generic[T]):
         self, deserializer: Deserializer[T], stream: StreamName, properties: Mapping[str, str], clock: Clock
     ) -> None:
         self._known = KnownReaders[Callable[[bytes, int], T]](clock)
-        # The reader that was used last: most events have the schema of the one before.
-        self._last: tuple[int, Callable[[bytes, int], T]] | None = None
+        # The readers of the few schemas that most events have, each found at the cost of a dictionary.
+        self._common: dict[int, Callable[[bytes, int], T]] = {}
         self._deserializer = deserializer
         self._group = ""
         self._id_of: Callable[[bytes], int] | None = None
@@ -221,14 +221,19 @@ class StreamDecoder(Generic[T]):
     def _decode_by_id(self, event: bytes) -> T:
         assert self._id_of is not None
         number = self._id_of(event)
-        if self._last is None or self._last[0] != number:
-            found = self._known.get(number)
-            if found is None:
-                raise SchemaNeeded(number)
-            if isinstance(found, NoReader):
-                raise Invalid(found.why)
-            self._last = number, found
-        return self._last[1](event, HEADER_BYTES)
+        decode = self._common.get(number) or self._decode_of(number)
+        return decode(event, HEADER_BYTES)
+
+    def _decode_of(self, number: int) -> Callable[[bytes, int], T]:
+        found = self._known.get(number)
+        if found is None:
+            raise SchemaNeeded(number)
+        if isinstance(found, NoReader):
+            raise Invalid(found.why)
+        if len(self._common) >= COMMON_SCHEMAS:
+            self._common.clear()
+        self._common[number] = found
+        return found
 
     def fetch(self, number: int) -> None:
         """Get the schema of an id from the registry.  Blocks.

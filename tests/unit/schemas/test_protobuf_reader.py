@@ -139,18 +139,56 @@ def test_reader_is_pickled_to_tasks():
     assert pickle.loads(pickle.dumps(reader)).read(payloads).columns == before
 
 
-def test_messages_that_no_columns_hold_are_refused():
-    for text, why in (
-        ("message M { optional M m = 1; }", "field M.m: M contains itself, which no column can hold"),
-        ("message M { map<int32, N> a = 1; } message N { repeated M m = 1; }", "field M.a{}.m[]: M contains itself"),
-        (
-            'import "google/protobuf/struct.proto"; message M { optional google.protobuf.Struct s = 1; }',
-            "contains itself",
-        ),
-    ):
-        with pytest.raises(Invalid) as raised:
-            protobuf_columns(parse_protobuf(text), "M")
-        assert why in str(raised.value)
+DOCUMENTS = """
+syntax = "proto3"; import "google/protobuf/struct.proto";
+message M {
+  int32 id = 1; M next = 2; repeated N nodes = 3; google.protobuf.Struct more = 4; google.protobuf.Value one = 5;
+  map<string, google.protobuf.ListValue> lists = 6;
+}
+message N { string the_name = 1; map<int32, N> inner = 2; }
+"""
+
+
+def test_message_within_itself_is_a_text_with_its_json():
+    schema = parse_protobuf(DOCUMENTS)
+    assert {one.name: sql_name(one.type) for one in protobuf_columns(schema, "M")} == {
+        "id": "int", "next": "string", "nodes": "array<struct<the_name:string,inner:map<int,string>>>",
+        "more": "string", "one": "string", "lists": "map<string,string>",
+    }  # fmt: skip
+    message = made(schema, "M", id=1)
+    message.next.next.id = 7
+    message.nodes.add(the_name="ü").inner[3].inner[4].the_name = "x"
+    message.more.update({"a": [1.5, None, {"b": "c"}]})
+    message.one.string_value = "text"
+    message.lists["l"].extend([1, "x"])
+    (row,) = rows_of(read(schema, "M", [message.SerializeToString()]), protobuf_columns(schema, "M").names)
+    assert row == {
+        "id": 1, "next": '{"next":{"id":7}}', "more": '{"a":[1.5,null,{"b":"c"}]}', "one": '"text"',
+        "nodes": [{"the_name": "ü", "inner": [(3, '{"inner":{"4":{"the_name":"x"}}}')]}],
+        "lists": [("l", '[1.0,"x"]')],
+    }  # fmt: skip
+
+
+def test_message_of_any_depth_is_a_row_or_malformed():
+    schema = parse_protobuf(DOCUMENTS)
+    for levels in (50, 99, 200, 100_000):
+        payload = b""
+        for _ in range(min(levels, 200)):
+            payload = b"\x12" + varint(len(payload)) + payload
+        found = read(schema, "M", [payload * (levels // 200 or 1), b"\x08\x07"])
+        assert found.columns[0].to_pylist()[1] == 7
+        assert found.bad.tolist() in ([False, False], [True, False])
+
+
+def varint(value):
+    made = b""
+    while value > 0x7F:
+        made += bytes([value & 0x7F | 0x80])
+        value >>= 7
+    return made + bytes([value])
+
+
+def test_names_that_no_message_has_are_refused():
     for name in ("", "N", "M.", "\ud800"):
         with pytest.raises(Invalid, match="has no message"):
             protobuf_columns(parse_protobuf("message M {}"), name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import io
+import json
 import pickle
 import subprocess
 import sys
@@ -76,3 +77,58 @@ def test_decoders_are_imported_without_pyspark():
         "assert 'pandas' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+UNIONS = {"type": "record", "name": "R", "fields": [
+    {"name": "id", "type": "int"},
+    {"name": "u", "type": ["null", "int", "string", "bytes", {"type": "map", "values": ["double", "boolean"]}]},
+    {"name": "next", "type": ["null", "R"]},
+    {"name": "none", "type": "null"},
+    {"name": "empty", "type": {"type": "record", "name": "E", "fields": []}},
+    {"name": "d", "type": ["string", {"type": "bytes", "logicalType": "decimal", "precision": 5, "scale": 2}]},
+    {"name": "values", "type": {"type": "map", "values": ["long", "string"]}},
+]}  # fmt: skip
+UNION_COLUMNS = "id:int,u:string,next:string,none:string,empty:string,d:string,values:map<string,string>"
+
+
+def union_datum(**row):
+    whole = {"id": 1, "u": None, "next": None, "none": None, "empty": {}, "d": "x", "values": {}, **row}
+    data = io.BytesIO()
+    fastavro.schemaless_writer(data, fastavro.parse_schema(UNIONS), whole)
+    return data.getvalue()
+
+
+def test_avro_values_without_a_single_type_are_texts_with_their_json():
+    columns = avro_columns(UNIONS)
+    assert ",".join(f"{one.name}:{sql_name(one.type)}" for one in columns) == UNION_COLUMNS
+    assert [one.name for one in columns if not one.nullable] == ["id", "empty", "d", "values"]
+    inner = {"id": 2, "u": None, "next": None, "none": None, "empty": {}, "d": "y", "values": {}}
+    payloads = [
+        union_datum(u=5, next=inner, values={"a": 1, "b": "x"}), union_datum(u="5"), union_datum(u=b"\xff\0"),
+        union_datum(u={"k": float("nan"), "ü": True}), union_datum(d=Decimal("1.50")), union_datum() + b"x",
+    ]  # fmt: skip
+    reader = pickle.loads(pickle.dumps(AvroReader(columns, UNIONS)))
+    found = reader.read(pa.array(payloads))
+    ids, texts, nexts, nones, empties, decimals, maps = (one.to_pylist() for one in found.columns)
+    assert found.bad.tolist() == [False] * 5 + [True]
+    assert texts[:5] == ["5", "5", '"/wA="', '{"k":"NaN","ü":true}', None]
+    assert json.loads(nexts[0]) == inner
+    assert (nexts[1:], nones) == ([None] * 5, [None] * 6)
+    assert (ids[:5], empties[:5], decimals[3:5]) == ([1] * 5, ["{}"] * 5, ["x", '"1.50"'])
+    assert maps[0] == [("a", "1"), ("b", "x")]
+
+
+def test_avro_record_within_itself_of_any_depth_is_a_row_or_malformed():
+    node = {"type": "record", "name": "R", "fields": [{"name": "n", "type": ["null", "R"]}]}
+    reader = AvroReader(avro_columns(node), node)
+    payloads = [b"\2" * levels + b"\0" for levels in (1, 100, 150, 300, 1_000_000)]
+    found = reader.read(pa.array(payloads))
+    assert found.bad.tolist() == [False, False, False, True, True]
+    assert found.columns[0].to_pylist()[0] == '{"n":null}'
+
+
+def test_avro_columns_that_are_documents_are_not_written():
+    for name in ("u", "next", "none", "values"):
+        schema = {**UNIONS, "fields": [one for one in UNIONS["fields"] if one["name"] == name]}
+        with pytest.raises(Invalid, match=f"field R.{name}"):
+            AvroWriter(avro_columns(schema), schema)

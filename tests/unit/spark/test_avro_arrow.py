@@ -181,9 +181,7 @@ def test_avro_values_that_arrow_cannot_hold_are_malformed():
         ("{", "option avroSchema is no JSON"),
         ('{"type": "recrd"}', "option avroSchema is no Avro schema"),
         ('"string"', "not of a record"),
-        ('{"type":"record","name":"R","fields":[{"name":"u","type":["int","string"]}]}', "R.u, a union of int, string"),
-        ('{"type":"record","name":"R","fields":[{"name":"n","type":["null","R"]}]}', "field R.n: R contains itself"),
-        ('{"type":"record","name":"R","fields":[{"name":"n","type":"null"}]}', "no column has such a type"),
+        ('{"type":"record","name":"R","fields":[{"name":"n","type":{"type":"array","items":"null"}}]}', "such a type"),
         ('{"type":"record","name":"R","fields":[{"name":"offset","type":"int"}]}', 'field offset.*"payloadColumn"'),
     ],
 )  # fmt: skip
