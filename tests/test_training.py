@@ -346,3 +346,38 @@ def test_states_of_other_readers_are_refused(node) -> None:
     loader.load_state_dict(state)
     with pytest.raises(sarit.Invalid, match=r"shard 0 of 1, and this is shard 1 of 2: .* load sarit.training.merge"):
         loader.shard(1, 2)
+
+
+def test_tail_is_followed_through_scaling_and_by_several(node) -> None:
+    address, client = node
+    client.create_stream("s/tail", segments=2)
+    events = write(client, "s/tail", 0, 200)
+    readers = [
+        StreamLoader("s/tail", follow=True, address=address, rank=rank, world_size=2, batch_rows=30)
+        for rank in range(2)
+    ]
+    found, states = [], []
+    for reader in readers:
+        found += values(batch for _, batch in zip(range(2), reader, strict=False))
+        states.append(saved(reader))
+        reader.close()
+    client.stream("s/tail").scale(3)
+    events += write(client, "s/tail", 200, 200)
+    client.seal_stream("s/tail")
+    assert Counter(found) < Counter(events)
+    for reader, state in zip(readers, states, strict=True):
+        reader.load_state_dict(state)
+        found += values(reader)
+    assert Counter(found) == Counter(events)
+    readers[0].load_state_dict(states[1])
+    with pytest.raises(sarit.Invalid, match="cannot change the number of ranks or workers"):
+        next(iter(readers[0]))
+    with pytest.raises(sarit.Invalid, match="has no epochs"):
+        readers[0].plan()
+    with pytest.raises(sarit.Invalid, match="that follows a stream"):
+        readers[0].load_state_dict({**states[0], "of": "shard"})
+    with pytest.raises(sarit.Invalid, match="of stream s/tail"):
+        StreamLoader("s/other", follow=True, address=address).load_state_dict(states[0])
+    for named in ({"end": "0:abc"}, {"shuffle_rows": 5}, {"frames": FixedFrames(5)}):
+        with pytest.raises(sarit.Invalid, match="leave out"):
+            StreamLoader("s/tail", follow=True, **named)

@@ -52,7 +52,7 @@ def test_bytes_are_the_value(address) -> None:
     assert [row["segment"] for row in rows] == [0] * 5
 
 
-@pytest.mark.parametrize("steps", [0, 1, 69, 70, 71, 500, EVENTS])
+@pytest.mark.parametrize("steps", [1, 69, 70, 71, 500, EVENTS])
 @pytest.mark.parametrize("shuffled", [False, True])
 def test_resumed_exactly(dataset, steps, shuffled) -> None:
     """Shuffled by shards: what is in a buffer of the package is lost in its own `state_dict`, as its guide says."""

@@ -41,7 +41,7 @@ class PieceReader:
         self._batches: Iterator[pa.RecordBatch] = iter(())
         self._rest: pa.RecordBatch | None = None
         self._end = self._edge(piece.high) if end == EDGE else end
-        self.position = min(self._edge(piece.low) if start == EDGE else start, self._end)
+        self.position = min(self._edge(piece.low, piece.high) if start == EDGE else start, self._end)
         self._open()
 
     def __repr__(self) -> str:
@@ -52,8 +52,10 @@ class PieceReader:
         """Whether everything was taken."""
         return self.position >= self._end
 
-    def _edge(self, target: int) -> int:
-        """Return where the first event begins that begins at an offset or after it; of those that are left."""
+    def _edge(self, target: int, high: int = 0) -> int:
+        """Return where the first event begins that begins at an offset or after it; of those that are left.
+
+        What is gone between it and `high` is counted."""
         part = self._piece.part
         known = part.start
         while known < target < part.end:
@@ -64,6 +66,7 @@ class PieceReader:
                 if not known < error.start_offset <= target and not self._skip:
                     raise
                 known = part.end if error.start_offset <= known else error.start_offset
+                self.skipped_bytes += max(min(known, high) - target, 0)
         return min(max(known, target), part.end)
 
     def _open(self) -> None:
@@ -78,7 +81,7 @@ class PieceReader:
                 if not self._skip:
                     raise
                 begin = self._end if error.start_offset < 0 else min(error.start_offset, self._end)
-                self.skipped_bytes += max(begin - self.position, 0)
+                self.skipped_bytes += max(min(begin, self._piece.high) - self.position, 0)
                 self.position = max(begin, self.position)
                 self._open()
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -131,7 +132,8 @@ class Batches(Iterator[dict[str, Any]]):
 
     def __del__(self) -> None:
         if getattr(self, "_source", None) is not None:
-            self.close()
+            with suppress(Exception):  # the garbage collector may run on the very thread that would have to close
+                self.close()
 
 
 class StreamLoader:
