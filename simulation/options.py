@@ -130,6 +130,8 @@ class Options:
     schema_users: int = 0
     # A stream that background jobs commit into a table.
     table_jobs: bool = False
+    # Users of background jobs, which controllers run then.
+    job_users: int = 0
     earlier_versions: bool = False
     # Of several stores, their log on so many bookies, and coordination by ZooKeeper; 0: both are shared parts.
     bookies: int = 0
@@ -277,6 +279,7 @@ def _beside(seed: int) -> dict[str, Any]:
         "recreations": random.Random(f"{seed}/recreations").random() < _RECREATED,
         "schema_users": random.Random(f"{seed}/schemas").choice((0, 0, 0, 1, 3)),
         "table_jobs": random.Random(f"{seed}/tables").random() < _TABLED,
+        "job_users": random.Random(f"{seed}/jobs").choice((0, 0, 0, 1, 3)),
     }
 
 
@@ -345,7 +348,7 @@ def _ownership_alone(options: Options) -> Options:
         transaction_writers=0, truncations=False, crash_points=0.0, large_events=0,
         stream_writers=0, stream_transactions=0, scaling_rate=0, retention="", event_time_writers=0,
         synchronizer_users=0, table_users=0, byte_streams=False, group_readers=0,
-        recreations=False, schema_users=0, table_jobs=False,
+        recreations=False, schema_users=0, table_jobs=False, job_users=0,
     )  # fmt: skip
 
 
@@ -384,5 +387,5 @@ def _log_alone(options: Options) -> Options:
         transaction_writers=0, truncations=False, large_events=0,
         stream_writers=0, stream_transactions=0, scaling_rate=0, retention="", event_time_writers=0,
         synchronizer_users=0, table_users=0, byte_streams=False, group_readers=0,
-        recreations=False, schema_users=0, table_jobs=False,
+        recreations=False, schema_users=0, table_jobs=False, job_users=0,
     )  # fmt: skip

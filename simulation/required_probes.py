@@ -18,6 +18,7 @@ MUST_REACH: Final = {
     "auto_scaled", "stream_transaction_committed", "retention_truncated", "watermark", "state_compacted",
     "table_user_conflict", "group_checkpoint", "group_reader_crashed", "backup_restored", "deletion_held_for_a_backup",
     "schema_deleted", "schema_call_uncertain", "table_dead_letters", "table_compacted", "table_commit_late",
+    "job_counted", "job_deleted",
 }  # fmt: skip
 # With several stores on one set of logs.
 MUST_REACH_WITH_STORES: Final = {
@@ -26,6 +27,7 @@ MUST_REACH_WITH_STORES: Final = {
     "lease_suspended", "lease_lost", "map_conflict", "opener_not_named", "wrong_host",
     "store_of_earlier_version", "backup_restored",
     "scaled", "auto_scaled", "stream_transaction_committed", "sealed", "retention_truncated", "watermark",
+    "job_counted", "job_fenced",
 }  # fmt: skip
 
 

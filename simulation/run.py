@@ -29,6 +29,7 @@ from sarit.wire import commands as wire
 from simulation.actors.backups import Backups
 from simulation.actors.byte_users import ByteUsers
 from simulation.actors.event_time import EventTimeActors
+from simulation.actors.jobs import JobUsers, shorter_job_pauses
 from simulation.actors.lake import TableJobs
 from simulation.actors.links import Link
 from simulation.actors.locators import Locators
@@ -134,6 +135,7 @@ class Run:
         self.recreations = Recreations(self.cluster)
         self.schema_users = SchemaUsers(self.cluster)
         self.table_jobs = TableJobs(self.cluster)
+        self.job_users = JobUsers(self.cluster)
         self.nemesis = Nemesis(self.cluster)
         self.writers: list[WireWriter] = []
         self._context = contextvars.copy_context()
@@ -216,7 +218,7 @@ class Run:
         work += (
             self.registers.start() + self.transactions.start() + self.synchronizers.start() + self.table_users.start()
         )
-        work += self.recreations.start() + self.schema_users.start()
+        work += self.recreations.start() + self.schema_users.start() + self.job_users.start()
         for part in (
             self.locators, self.streams, self.retention, self.event_time, self.byte_users, self.reader_group,
             self.table_jobs,
@@ -241,7 +243,7 @@ class Run:
         calls = sum(
             len(part.calls) for part in (self.registers, self.synchronizers, self.table_users, self.schema_users)
         )
-        calls += self.recreations.scans
+        calls += self.recreations.scans + self.job_users.history.progress
         events = (
             self.history.acked_events
             + self.streams.acked_events
@@ -332,7 +334,7 @@ class Run:
             yield f"bytes: {violation}"
         for part in (
             self.retention, self.event_time, self.synchronizers, self.table_users, self.reader_group, self.schema_users,
-            self.table_jobs,
+            self.table_jobs, self.job_users,
         ):  # fmt: skip
             yield from part.check()
         yield from self.recreations.check()
@@ -372,6 +374,7 @@ def run_seed(
         for mutant in mutants:
             stack.enter_context(MUTANTS[mutant].apply())
         stack.enter_context(shorter_pauses(options.pauses))
+        stack.enter_context(shorter_job_pauses())
         log = logging.getLogger("sarit")
         log.addHandler(alarms)
         stack.callback(log.removeHandler, alarms)
