@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from tests.contract.s3 import S3Server
 
-READY = re.compile(r"sarit is ready: (?:store (?P<store>\S+)|controller) at (?P<address>\S+:\d+),")
+READY = re.compile(r"sarit is ready: (?:store (?P<store>\S+)|controller|worker) at (?P<address>\S+:\d+),")
 LEASE_SECONDS = 4.0
 
 

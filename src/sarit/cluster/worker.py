@@ -130,7 +130,7 @@ class WorkerProcess:
         admin.metrics.add(partial(map_samples, worker.watch, env.clock))
         await admin.serve()
         _log.info("%s", line.text("worker", f"its name is {config.machine}:{number}"))
-        say(f"sarit is ready: worker {config.machine}:{number}, cluster {config.cluster}{admin.where()}")
+        say(f"sarit is ready: worker at {config.machine}:{number}, cluster {config.cluster}{admin.where()}")
 
     def take_over(self, live: LiveSettings) -> None:
         """Apply the present security files without a restart."""
