@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import sarit
+from tests import secured
 from tests.limits import HANG_SECONDS
 from tests.nodes import RunningNode
+from tests.test_cli import sarit as command
 from tests.test_processes import children
 
 if TYPE_CHECKING:
@@ -46,12 +48,22 @@ def test_job_goes_on_when_the_process_that_runs_it_is_killed(tmp_path) -> None:
         stream = client.stream("s/t")
         stream.create_job("count", json.dumps({"until": 9}).encode())
         until(stream, lambda job: job.state == {"events": "5"})
+        title, row = command(node, "stream", "jobs", "s/t")[0].splitlines()
+        assert title.split() == ["KIND", "NAME", "STATE", "WORKER", "PROGRESS", "PROBLEM"]
+        assert row.split() == ["count", "main", "running", node.controller, "events", "5", "-"]
+        (shown,) = json.loads(command(node, "stream", "jobs", "s/t", "--format", "json")[0])
+        assert (shown["settings"], shown["state"]) == ('{"until": 9}', {"events": "5"})
         before = children(node)["controller"]
         os.kill(before, signal.SIGKILL)
         write(client, 5, 4)
         job = until(stream, lambda job: job.done)
         assert (job.state, job.problem) == ({"events": "9"}, "")
         assert children(node)["controller"] != before
+        assert " done " in command(node, "stream", "jobs", "s/t")[0]
+        assert (
+            command(node, "stream", "jobs", "s/t", "--delete", "count/main")[0] == "job count/main of s/t is deleted\n"
+        )
+        assert stream.jobs() == []
 
 
 def test_processes_with_jobs_off_refuse_them(tmp_path) -> None:
@@ -61,3 +73,18 @@ def test_processes_with_jobs_off_refuse_them(tmp_path) -> None:
         client.create_stream("s/t")
         with pytest.raises(sarit.Invalid, match="start it with --jobs on"):
             client.stream("s/t").create_job("count", b"{}")
+
+
+def test_job_reads_its_stream_where_everybody_logs_in_over_tls(tmp_path) -> None:
+    found, options = secured.files(), (*secured.options(), "--processes", "2", "--containers", "2")
+    with RunningNode(tmp_path / "data", *options, env=ENVIRON) as node:
+        address = node.controller.replace("127.0.0.1", "localhost")
+        user = sarit.UserPassword(secured.USER, secured.PASSWORD)
+        with sarit.connect(address, credentials=user, tls=sarit.Tls(found["ca"])) as client:
+            client.create_scope("s")
+            client.create_stream("s/t")
+            write(client, 0, 5)
+            stream = client.stream("s/t")
+            stream.create_job("count", json.dumps({"until": 5}).encode())
+            job = until(stream, lambda job: job.done)
+            assert (job.state, job.problem) == ({"events": "5"}, "")
