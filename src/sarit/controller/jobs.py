@@ -76,7 +76,7 @@ class Save(Protocol):
 class Kinds(Protocol):
     """The kinds of job that an installation knows."""
 
-    def check(self, kind: str, settings: bytes) -> None:
+    def check(self, key: JobKey, settings: bytes) -> None:
         """Check that a job may be created.  Raises Invalid: no such kind, or settings that it does not take."""
 
     def describe(self, kind: str, state: bytes) -> Mapping[str, str]:

@@ -2,9 +2,9 @@
 
 A kind is a line of `KINDS`: its name and its module, which defines
 
-    check(settings, config)    raises Invalid: no such job can be created; pure, called by the controller
-    runner(world) -> Runner    runs each job of the kind, on the worker that has claimed it
-    describe(state) -> dict    the state of a job for people, by name
+    check(key, settings, config)   raises Invalid: no such job can be created; pure, called by the controller
+    runner(world) -> Runner        runs each job of the kind, on the worker that has claimed it
+    describe(state) -> dict        the state of a job for people, by name
 
 A module is imported when a job of its kind is first created, listed or run: a process without jobs pays for none.  What
 the module in turn needs of an extra, it imports where it runs, behind `sarit.core.extras.require`.
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from sarit.admin.exposition import Sample
     from sarit.client.aio import Client
-    from sarit.controller.jobs import Job, Runner, Save
+    from sarit.controller.jobs import Job, JobKey, Runner, Save
     from sarit.env.ports import Env
     from sarit.process.registry_schemas import RegistrySchemas
     from sarit.process.security import Security
@@ -103,8 +103,8 @@ class JobWorld:
 class Module(Protocol):
     """The module of a kind."""
 
-    def check(self, settings: bytes, config: JobConfig) -> None:
-        """Check that a job with these settings may be created.  Raises Invalid."""
+    def check(self, key: JobKey, settings: bytes, config: JobConfig) -> None:
+        """Check that this job with these settings may be created.  Raises Invalid."""
 
     def runner(self, world: JobWorld) -> Runner:
         """Return what runs the jobs of this kind."""
@@ -131,9 +131,9 @@ class JobKinds:
     def __repr__(self) -> str:
         return f"<JobKinds {', '.join(sorted(KINDS))}>"
 
-    def check(self, kind: str, settings: bytes) -> None:
+    def check(self, key: JobKey, settings: bytes) -> None:
         """Check that a job may be created.  Raises Invalid."""
-        _module(kind).check(settings, self._config)
+        _module(key.kind).check(key, settings, self._config)
 
     def describe(self, kind: str, state: bytes) -> Mapping[str, str]:
         """Return a job's state for people; empty: of a kind that is not known here, or it cannot be read."""
@@ -157,10 +157,10 @@ class GivenKinds:
     def __repr__(self) -> str:
         return f"<GivenKinds {', '.join(sorted(self._runners))}>"
 
-    def check(self, kind: str, settings: bytes) -> None:
+    def check(self, key: JobKey, settings: bytes) -> None:
         """Check that there is a runner of the kind.  Raises Invalid."""
-        if kind not in self._runners:
-            raise Invalid(f"no kind of background job is named {kind}")
+        if key.kind not in self._runners:
+            raise Invalid(f"no kind of background job is named {key.kind}")
 
     def describe(self, kind: str, state: bytes) -> Mapping[str, str]:
         """Return nothing: what a state holds is not known here."""

@@ -10,13 +10,13 @@ from sarit.core.cuts import to_text
 from sarit.core.errors import Invalid, Unavailable
 
 if TYPE_CHECKING:
-    from sarit.controller.jobs import Job, Runner, Save
+    from sarit.controller.jobs import Job, JobKey, Runner, Save
     from sarit.process.job_kinds import JobConfig, JobWorld
 
 POLL_SECONDS = 0.05
 
 
-def check(settings: bytes, config: JobConfig) -> None:
+def check(_: JobKey, settings: bytes, config: JobConfig) -> None:
     """Check the settings: `until` and perhaps `raises`.  Raises Invalid."""
     if "until" not in json.loads(settings):
         raise Invalid(f"a count needs 'until'; catalogs: {', '.join(config.catalogs) or 'none'}")

@@ -3,6 +3,7 @@
 import pytest
 
 from sarit.admin.metric_table import METRICS
+from sarit.controller.jobs import JobKey
 from sarit.core.errors import Invalid
 from sarit.core.names import StreamName
 from sarit.lake.catalogs import Catalogs
@@ -14,12 +15,13 @@ from sarit.process.jobs.iceberg import check
 from sarit.process.jobs.iceberg_samples import samples
 
 CONFIG = JobConfig(Catalogs({"lake": {"uri": "sqlite://"}}))
+KEY = JobKey("iceberg", StreamName("shop", "orders"), "main")
 SETTINGS = IcebergSettings("lake.shop.orders")
 
 
 def test_table_of_a_catalog_of_the_node_may_be_created():
     pytest.importorskip("pyiceberg", reason="sarit[lake] is not installed")
-    check(SETTINGS.encode(), CONFIG)
+    check(KEY, SETTINGS.encode(), CONFIG)
 
 
 @pytest.mark.parametrize(
@@ -32,13 +34,13 @@ def test_table_of_a_catalog_of_the_node_may_be_created():
 )
 def test_table_that_cannot_be_made_is_refused_before_there_is_a_job(settings, config, reason):
     with pytest.raises(Invalid, match=reason):
-        check(settings, config)
+        check(KEY, settings, config)
 
 
 def test_missing_extra_is_said_when_the_job_is_created(monkeypatch):
     monkeypatch.setattr("sarit.core.extras._is_installed", lambda extra: extra != "lake")
     with pytest.raises(Invalid, match=r"a stream's Iceberg table needs packages that are not installed: pip install"):
-        check(SETTINGS.encode(), CONFIG)
+        check(KEY, SETTINGS.encode(), CONFIG)
 
 
 def test_each_declared_metric_has_a_sample_with_its_labels():

@@ -26,7 +26,7 @@ class JobCalls:
         key = JobKey(request.kind, StreamName(request.scope, request.stream), request.name).check()
         if self._kinds is None:
             raise Invalid("this server runs no background jobs: start it with --jobs on")
-        self._kinds.check(key.kind, request.settings)
+        self._kinds.check(key, request.settings)
         try:
             await self._jobs.create(key, request.settings)
         except Exists:

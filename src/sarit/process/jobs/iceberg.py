@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sarit.admin.exposition import Sample
-    from sarit.controller.jobs import Job, Runner, Save
+    from sarit.controller.jobs import Job, JobKey, Runner, Save
     from sarit.core.cuts import StreamCut
     from sarit.core.names import StreamName
     from sarit.lake.settings import IcebergSettings
@@ -43,7 +43,7 @@ __all__ = ["check", "describe", "runner"]
 _log = logging.getLogger("sarit.lake")
 
 
-def check(settings: bytes, config: JobConfig) -> None:
+def check(key: JobKey, settings: bytes, config: JobConfig) -> None:
     """Check that a stream may become this table.  Raises Invalid: the settings are wrong, the node has no such catalog,
     or packages are not installed."""
     chosen = decode_settings(settings)
