@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,7 +11,6 @@ import click
 from sarit.cli.option_types import Memory
 from sarit.cli.options import count_of
 from sarit.client.streams.iceberg import ICEBERG_JOB, table_of
-from sarit.core import cuts
 from sarit.core.errors import Invalid, SaritError
 from sarit.env.real import real_env
 from sarit.lake.settings import STARTS, VALUE_CHOICES, IcebergSettings
@@ -152,45 +151,16 @@ def replace_job(client: Client, name: StreamName, old: IcebergSettings, new: Ice
 
 def lag_bytes(client: Client, name: StreamName, table: IcebergTable) -> int | None:
     """Return how many bytes of a stream are not in its table yet; None: it is not known where the table is."""
-    if table.progress.cut is None:
+    if (begin := table.begin) is None:
         return None
-    reader = client.stream(name).batch(table.progress.cut, "tail", skip_truncated=True)
+    reader = client.stream(name).batch(begin, "tail", skip_truncated=True)
     return sum(part.length for part in reader.slices)
-
-
-def table_document(table: IcebergTable, lag: int | None) -> dict[str, object]:
-    """Return a table as JSON has it."""
-    progress = table.progress
-    chosen = asdict(table.settings)
-    return {
-        **chosen,
-        "dead_letter_table": ".".join((table.settings.catalog, *table.settings.dead_letters)),
-        "rows": progress.rows,
-        "files": progress.files,
-        "dead_letters": progress.dead_letters,
-        "gap_bytes": progress.gap_bytes,
-        "last_commit_ms": progress.committed_ms or None,
-        "cut": None if progress.cut is None else cuts.to_text(progress.cut),
-        "lag_bytes": lag,
-        "state": state_of(table),
-        "worker": table.holder or None,
-        "problem": table.problem or None,
-    }
-
-
-def state_of(table: IcebergTable) -> str:
-    """Return in a word what the job of a table does."""
-    if table.done:
-        return "complete"
-    if table.problem:
-        return "failing"
-    return "running" if table.holder else "waiting"
 
 
 def table_lines(table: IcebergTable, lag: int | None) -> list[tuple[str, str]]:
     """Return a table for people: labels with texts."""
     progress, settings = table.progress, table.settings
-    lines = [("table", f"{settings.table} ({state_of(table)})")]
+    lines = [("table", f"{settings.table} ({table.state})")]
     rows = f"{count_of(progress.rows, 'row')} in {count_of(progress.files, 'file')}, last commit {_ago(progress)}"
     lines.append(("rows", rows))
     lines.append(("lag", "unknown" if lag is None else count_of(lag, "byte")))

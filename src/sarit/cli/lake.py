@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import sarit
-from sarit.cli.iceberg_options import lag_bytes, replace_job, state_of, table_document, table_lines
+from sarit.cli.iceberg_options import lag_bytes, replace_job, table_lines
 from sarit.cli.limits import LAKE_POLL_SECONDS, MAX_DEAD_LETTERS_SHOWN
 from sarit.cli.names import SCOPE, STREAM
 from sarit.cli.options import Commands, confirm, controller_option, format_option, show, show_rows, yes_option
@@ -71,7 +71,7 @@ def list_tables(scope: str | None, controller: str, output: str) -> None:
             table = table_of(client.stream(name).jobs())
             if table is not None:
                 lag = lag_bytes(client, name, table)
-                row = {"stream": str(name), "table": table.settings.table, "state": state_of(table)}
+                row = {"stream": str(name), "table": table.settings.table, "state": table.state}
                 rows.append(row | {"rows": table.progress.rows, "lag_bytes": lag, "problem": table.problem or None})
     shown = [row | {"lag": "-" if row["lag_bytes"] is None else row["lag_bytes"]} for row in rows]
     show_rows(output, rows if output == "json" else shown, ["stream", "table", "state", "rows", "lag"])
@@ -214,7 +214,7 @@ def _show(name: StreamName, table: IcebergTable, lag: int | None, output: str) -
     choices += ", numbered metadata" if settings.numbered_metadata else ""
     lines = [("stream", str(name)), *table_lines(table, lag), ("choices", choices), ("worker", table.holder or "-")]
     text = "\n".join(f"{label:<10}{value}" for label, value in lines)
-    show(output, {"stream": str(name), **table_document(table, lag)}, text)
+    show(output, {"stream": str(name), **table.document(lag)}, text)
 
 
 @contextmanager

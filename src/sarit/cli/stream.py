@@ -14,7 +14,6 @@ from sarit.cli.iceberg_options import (
     lag_bytes,
     new_settings,
     no_iceberg_option,
-    table_document,
     table_lines,
 )
 from sarit.cli.names import SCOPE, SEGMENT, STREAM
@@ -356,7 +355,7 @@ def _show_stream(client: Client, name: StreamName, output: str) -> None:
     shown["iceberg"] = None
     if table is not None:
         lag = lag_bytes(client, name, table)
-        shown["iceberg"] = table_document(table, lag)
+        shown["iceberg"] = table.document(lag)
         lines += [f"{label:<10}{value}" for label, value in table_lines(table, lag)]
     show(output, _as_json(found, stored) | shown, "\n".join(lines))
 

@@ -38,10 +38,8 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_\-]*")
-# Properties whose values may be shown: where things are, and how they are reached.
-_SHOWN: Final = re.compile(
-    r"type|warehouse|(s3|gcs|adls|glue|client)\.(region|endpoint)|py-(io|catalog)-impl|.*\.(timeout|enabled|path-style)"
-)
+# Properties whose values are words that every catalog has.
+_COMMON: Final = re.compile(r"type|(s3|gcs|glue|client)\.region|py-(io|catalog)-impl|.*\.(timeout|enabled|path-style)")
 _USER_OF_URL: Final = re.compile(r"(?<=://)[^/@\s]+@")
 _HIDDEN: Final = "***"
 
@@ -76,10 +74,10 @@ class Catalogs(Mapping[str, Mapping[str, str]]):
         return self._catalogs[name]
 
     def hide(self, text: str) -> str:
-        """Return a text without secrets of any catalog, and bounded."""
-        text = _USER_OF_URL.sub(f"{_HIDDEN}@", text)
+        """Return a text without secrets and addresses of any catalog, and bounded."""
         for secret in self._secrets:
             text = text.replace(secret, _HIDDEN)
+        text = _USER_OF_URL.sub(f"{_HIDDEN}@", text)
         return cut_text(" ".join(text.split()), MAX_SHOWN_CATALOG_ERROR_CHARACTERS)
 
 
@@ -138,16 +136,22 @@ def _flat(name: str, properties: Mapping[str, object], above: str = "") -> Itera
 
 
 def _secrets(catalogs: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
+    """Yield what no text may show: values, and the parts of URLs and credentials by which libraries name them."""
     for properties in catalogs.values():
         for key, value in properties.items():
-            if _SHOWN.fullmatch(key) is not None:
-                continue
-            parts = [value, *value.split(":")]  # a credential is ID:SECRET
-            if key == "uri":
-                address, _, query = value.partition("?")
-                user = address.partition("://")[2].rpartition("@")[0]
-                parts = [user.partition(":")[2], query]
-            yield from (part for part in parts if len(part) >= MIN_HIDDEN_CHARACTERS)
+            if _COMMON.fullmatch(key) is None and value not in ("true", "false"):
+                yield from (part for part in _parts(value) if len(part) >= MIN_HIDDEN_CHARACTERS)
+
+
+def _parts(value: str) -> Iterator[str]:
+    yield value
+    if "://" not in value:
+        yield from value.split(":")  # a credential is ID:SECRET
+        return
+    rest, _, query = value.partition("://")[2].partition("?")
+    user, _, host = rest.partition("/")[0].rpartition("@")
+    yield from (query, user, user.partition(":")[2], host, host.partition(":")[0])
+    yield "".join(rest.partition("/")[1:])
 
 
 def open_catalog(catalogs: Catalogs, name: str) -> Catalog:

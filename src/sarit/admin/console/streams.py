@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from sarit.admin.console.names import SCOPES, STREAMS, Wanted
 from sarit.admin.console.positions import cut_of
 from sarit.admin.console.view import SegmentRate
 from sarit.client.streams import history
+from sarit.client.streams.iceberg import table_of
 from sarit.core.cuts import to_text
 from sarit.core.errors import Invalid, NotFound, SaritError
 from sarit.core.names import StreamName
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from sarit.admin.console.permissions import Rights
     from sarit.admin.console.view import NodeView
     from sarit.client.aio import Client
+    from sarit.core.cuts import StreamCut
 
 
 class StreamCalls:
@@ -167,8 +170,22 @@ class StreamCalls:
             "all_segments": len(infos), "segments": segments,
             "head": to_text(info.head), "tail": to_text(info.tail),
             "properties": await self._client.stream(stream).properties(),
+            "iceberg": await self._iceberg(stream, info.tail),
             "may_change": self._rights.changes_stream(stream), **_summed(rates.values()),
         } | config_document(info.config)  # fmt: skip
+
+    async def _iceberg(self, stream: StreamName, tail: StreamCut) -> dict[str, object] | None:
+        """Return the table of a stream, and how far it is behind a cut; None: the stream is no table."""
+        handle = self._client.stream(stream)
+        table = table_of(await handle.jobs())
+        if table is None:
+            return None
+        lag = None
+        if table.begin is not None:
+            with suppress(SaritError):  # the table may be ahead of `tail` by now, or of an earlier stream
+                reader = await handle.batch(table.begin, tail, skip_truncated=True)
+                lag = sum(part.length for part in reader.slices)
+        return table.document(lag)
 
     async def update(self, request: Request) -> Any:
         """Body: those of "scaling", "retention" and "tags" that change."""

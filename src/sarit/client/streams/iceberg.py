@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
+from sarit.core import cuts
 from sarit.lake.description import TableProgress
 from sarit.lake.settings import decode_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Literal
 
     from sarit.client.streams.jobs import JobInfo
+    from sarit.core.cuts import StreamCut
     from sarit.lake.settings import IcebergSettings
 
 ICEBERG_JOB: Final = "iceberg"
@@ -29,6 +32,40 @@ class IcebergTable:
     holder: str
     done: bool
     problem: str
+
+    @property
+    def state(self) -> str:
+        """The state of the job, in a word."""
+        if self.done:
+            return "complete"
+        if self.problem:
+            return "failing"
+        return "running" if self.holder else "waiting"
+
+    @property
+    def begin(self) -> StreamCut | Literal["head"] | None:
+        """The beginning of that part of the stream which is not in the table yet; None: it is not known."""
+        if self.progress.cut is not None:
+            return self.progress.cut
+        return "head" if (self.settings.resume_from or self.settings.start) == "head" else None
+
+    def document(self, lag_bytes: int | None) -> dict[str, object]:
+        """Return the table as JSON has it; `lag_bytes`: of the stream from `begin` on."""
+        progress = self.progress
+        return {
+            **asdict(self.settings),
+            "dead_letter_table": ".".join((self.settings.catalog, *self.settings.dead_letters)),
+            "rows": progress.rows,
+            "files": progress.files,
+            "dead_letters": progress.dead_letters,
+            "gap_bytes": progress.gap_bytes,
+            "last_commit_ms": progress.committed_ms or None,
+            "cut": None if progress.cut is None else cuts.to_text(progress.cut),
+            "lag_bytes": lag_bytes,
+            "state": self.state,
+            "worker": self.holder or None,
+            "problem": self.problem or None,
+        }
 
 
 def table_of(jobs: Iterable[JobInfo]) -> IcebergTable | None:

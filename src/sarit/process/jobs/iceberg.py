@@ -18,6 +18,7 @@ from sarit.core.extras import require
 from sarit.core.texts import cut_text
 from sarit.env.background import Background
 from sarit.lake.description import describe
+from sarit.lake.job_state import JobState
 from sarit.lake.settings import decode_settings
 from sarit.lake.statistics import LakeStatistics
 from sarit.process.jobs.iceberg_samples import samples
@@ -95,10 +96,23 @@ class IcebergJobs:
             self._measured.pop(stream, None)
             raise
         except SaritError as error:
+            await self._note_lag(job, measured.counters)
             measured.counters.problem = cut_text(str(error), MAX_TABLE_PROBLEM_CHARACTERS)
             raise
         finally:
             measured.ended = self._world.env.clock.monotonic()
+
+    async def _note_lag(self, job: Job, counters: LakeStatistics) -> None:
+        """Note how far a table is behind, whose job has just failed: perhaps before it could tell."""
+        from sarit.process.jobs.stream_source import StreamSource
+
+        clock, state = self._world.env.clock, JobState.decode(job.state)
+        with suppress(SaritError):
+            source = StreamSource(self._world.client.session, job.key.stream, clock)
+            cut = state.cut or await source.edge(decode_settings(job.settings).start)
+            counters.lag_bytes = await source.bytes_behind(cut)
+            if counters.lag_bytes and counters.behind_since_ms is None:
+                counters.behind_since_ms = state.committed_ms or clock.wall_ms()
 
     async def _commit(self, job: Job, save: Save, statistics: LakeStatistics) -> None:
         require("lake", "a stream's Iceberg table")

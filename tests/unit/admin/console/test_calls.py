@@ -9,8 +9,10 @@ import pytest
 
 from sarit.admin.console.assets import load
 from sarit.admin.console.samplers import Sampler
+from sarit.controller.jobs import JobKey, JobTable
 from sarit.core.envelope import Envelope
 from sarit.core.names import StreamName
+from sarit.lake.settings import IcebergSettings
 from tests.unit.admin.console.pages import API, serve_page
 
 
@@ -44,6 +46,22 @@ def test_a_stream_is_created_changed_sealed_and_deleted(run) -> None:
         await page.send("DELETE", one, {"confirm": "made/one"})
         await page.get(one, 404)
         assert (await page.get("/streams", scope="made"))["total"] == 0
+
+    run(test)
+
+
+def test_page_of_a_stream_shows_its_iceberg_table(run) -> None:
+    async def test(page) -> None:
+        await page.client.create_stream("s/table")
+        assert (await page.get("/streams/s/table"))["iceberg"] is None
+        settings = IcebergSettings("lake.s.table", "json")
+        key = JobKey("iceberg", StreamName("s", "table"), "main")
+        await JobTable(page.node.controller.catalog).create(key, settings.encode())
+        async with page.client.writer("s/table") as writer:
+            writer.write(b"x" * 92)
+        found = (await page.get("/streams/s/table"))["iceberg"]
+        assert (found["table"], found["value"], found["rows"], found["state"]) == ("lake.s.table", "json", 0, "waiting")
+        assert found["lag_bytes"] == 100  # with the header of the event
 
     run(test)
 

@@ -3,7 +3,7 @@
 import * as api from "../api.js";
 import { fill, h } from "../dom.js";
 import * as f from "../format.js";
-import { badge, confirm, copyButton, dialog, facts, field, go, link, panel, state, table, toast } from "../parts.js";
+import { badge, confirm, copyButton, dialog, facts, field, go, link, notice, panel, state, table, toast } from "../parts.js";
 import * as shell from "../shell.js";
 import { heat } from "./heat.js";
 import { PAST, placeField } from "./places.js";
@@ -27,7 +27,8 @@ export async function stream(context) {
   const figures = h("div", { class: "figures" });
   const draw = (now) => fill(figures,
     one("Size", f.bytes(now.bytes)), one("Rate", rates(now)), one("Segments", now.sealed ? "0, sealed" : f.count(now.segments.length)), one("Epoch", f.count(now.epoch)),
-    one("Scaling", f.scaling(now.scaling)), one("Retention", f.retention(now.retention)));
+    one("Scaling", f.scaling(now.scaling)), one("Retention", f.retention(now.retention)),
+    now.iceberg && one("Iceberg table", lag(now.iceberg)));
   draw(info);
   const timer = setInterval(async () => {
     // What nobody sees costs the node nothing.  A failure shows at the foot of the page, which is always connected.
@@ -50,6 +51,19 @@ export async function stream(context) {
 
 /** Bytes and events per second; of a sealed stream none. */
 const rates = (found) => (found.byte_rate === null || found.byte_rate === undefined ? "–" : h("span", {}, f.rate(found.byte_rate), h("span", { class: "second" }, ` ${f.count(found.event_rate)} events/s`)));
+
+/** How far a table is behind its stream, or that nothing is committed. */
+const lag = (found) => (found.problem ? badge("bad", "failing") : found.lag_bytes === null ? found.state : h("span", {}, f.bytes(found.lag_bytes), h("span", { class: "second" }, " behind")));
+
+/** The Iceberg table of a stream, for its configuration. */
+const iceberg = (found) => panel("Iceberg table",
+  found.problem && notice("bad", found.problem),
+  facts(
+    ["Table", h("code", {}, found.table)], ["State", state(found.state)], ["Rows", `${f.count(found.rows)} in ${f.count(found.files)} files`],
+    ["Behind", found.lag_bytes === null ? "unknown" : f.bytes(found.lag_bytes)], ["Last commit", found.last_commit_ms ? f.moment(found.last_commit_ms) : "none"],
+    ["Dead letters", found.dead_letters ? h("span", {}, f.count(found.dead_letters), " in ", h("code", {}, found.dead_letter_table)) : "none"],
+    ["Lost by truncation", found.gap_bytes ? f.bytes(found.gap_bytes) : "nothing"], ["Values", found.value], ["Commits", `every ${f.count(found.interval_seconds)} s`],
+    ["Worker", found.worker ? h("code", {}, found.worker) : "none"]));
 
 const one = (name, value) => h("div", { class: "figure small" }, h("span", { class: "name" }, name), h("span", { class: "value" }, value));
 
@@ -109,6 +123,7 @@ async function config({ root, call, info, writes, user }) {
           ["The stream", shell.command("sarit", "stream", "info", name)], ["Its events", shell.readCommand(name, shell.option("from", info.head))],
           ["Its configuration as JSON, over HTTP", shell.curl(location.origin, `/v1/scopes/${info.scope}/streams/${info.stream}`, user)],
         ])))),
+    info.iceberg && iceberg(info.iceberg),
     panel("Active segments", segments(info)));
 }
 
