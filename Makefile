@@ -1,7 +1,7 @@
 # The verbs of this project, in one place.  `make help` lists those of every day, `make help-all` all of them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help help-all setup demo check test lint traced format generate docs clean prove bench trace cluster wheel soak models scale trickle bit-flips backups observability console-browser rest-fuzz cluster-failover cluster-rolling cluster-upgrade cluster-components bookkeeper-kills runbooks interop-processes training interop-registry interop-security spark-cluster spark-kills spark-matrix security-scan deploy-check release wheel-matrix newcomer
+.PHONY: help help-all setup demo check test lint traced format generate docs clean prove bench trace cluster wheel soak models scale trickle bit-flips backups observability console-browser rest-fuzz cluster-failover cluster-rolling cluster-upgrade cluster-components bookkeeper-kills lake-kills runbooks interop-processes training interop-registry interop-security spark-cluster spark-kills spark-matrix security-scan deploy-check release wheel-matrix newcomer
 
 # Tests start hundreds of processes: without bytecode each of them compiles Sarit again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -156,6 +156,9 @@ cluster-components: setup  ## the tests with real ZooKeeper, BookKeeper and HDFS
 
 bookkeeper-kills: setup  ## 40 kills of bookies, ZooKeeper and the node under load, all checkers (15 minutes; needs Java and Maven)
 	@$(BIN)/python -m tests.components.bookkeeper_kills $(BOOKKEEPER)
+
+lake-kills: setup  ## 40 kills of a committer at each of its steps, on a real node and an Iceberg catalog (10 minutes)
+	@SARIT_LAKE_KILLS=40 $(BIN)/pytest tests/faults/test_lake_kills.py
 
 runbooks: setup  ## docs/operations/runbooks.md as it is pasted, on a cluster of real servers that loses one after the other (8 minutes; needs Java, Maven)
 	@$(BIN)/pytest -m long tests/runbooks

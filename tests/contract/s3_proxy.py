@@ -16,10 +16,15 @@ if TYPE_CHECKING:
     from tests.contract.s3 import S3Server
 
 
+_UNAVAILABLE = b"HTTP/1.1 503 Slow Down\r\nContent-Length: 0\r\n\r\n"
+
+
 class Proxy:
     """`counted`: requests by method.  `folders`: by method and the folder below the bucket; LIST has a name of its own.
 
-    `delay_seconds`: by method, before a request is passed on.  `answer`: a whole response instead, or None."""
+    `delay_seconds`: by method, before a request is passed on.  `answer`: a whole response instead, or None.  `faults`:
+    what happens to the next requests: "" passed on, "error" answered with 503 instead, "lost" carried out, and the
+    connection ends instead of the reply."""
 
     def __init__(self, server: S3Server) -> None:
         self._host, _, port = server.endpoint.removeprefix("http://").partition(":")
@@ -28,6 +33,7 @@ class Proxy:
         self.folders: Counter[tuple[str, str]] = Counter()
         self.delay_seconds: dict[str, float] = {}
         self.answer: bytes | None = None
+        self.faults: list[str] = []
         self.port = 0
         self.open: set[asyncio.StreamWriter] = set()
 
@@ -43,13 +49,19 @@ class Proxy:
             while True:
                 head = await client.readuntil(b"\r\n\r\n")
                 method, target = head.split(b"\r\n", 1)[0].decode().split(" ", 2)[:2]
-                length = _length(head)
-                body = await client.readexactly(length) if length else b""
+                body = await _body(client, head)
                 self.counted[method] += 1
                 self.folders[_kind(method, target)] += 1
                 await asyncio.sleep(self.delay_seconds.get(method, 0.0))
-                if self.answer is not None:
-                    reply.write(self.answer)
+                fault = self.faults.pop(0) if self.faults else ""
+                if fault == "lost":
+                    back.cancel()
+                    request.write(head + body)
+                    with suppress(asyncio.TimeoutError):  # what has a 100 before its answer is not carried out
+                        await asyncio.wait_for(upstream.readuntil(b"\r\n\r\n"), 1)
+                    return
+                if self.answer is not None or fault == "error":
+                    reply.write(self.answer or _UNAVAILABLE)
                 else:
                     request.write(head + body)
         except (asyncio.IncompleteReadError, OSError):
@@ -68,6 +80,24 @@ def _kind(method: str, target: str) -> tuple[str, str]:
     if prefix or "list-type" in parts.query:
         return "LIST", prefix.split("/", 1)[0]
     return method, f"{unquote(parts.path)}//".split("/")[2]
+
+
+async def _body(client: asyncio.StreamReader, head: bytes) -> bytes:
+    """What follows a head, with the lengths of its chunks, if it has chunks."""
+    if b"\r\ntransfer-encoding: chunked\r\n" not in head.lower():
+        length = _length(head)
+        return await client.readexactly(length) if length else b""
+    parts = []
+    while True:
+        line = await client.readuntil(b"\r\n")
+        parts.append(line)
+        if size := int(line.partition(b";")[0], 16):
+            parts.append(await client.readexactly(size + 2))
+            continue
+        while line != b"\r\n":  # trailers, up to an empty line
+            line = await client.readuntil(b"\r\n")
+            parts.append(line)
+        return b"".join(parts)
 
 
 def _length(head: bytes) -> int:

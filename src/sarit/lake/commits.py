@@ -139,8 +139,9 @@ def _adopt(settings: IcebergSettings, table: TableView, stream_id: str) -> Step:
             raise _other_stream(settings)
         agreed = marks.agreed(settings.table)
         begin_at = settings.start if agreed is None else agreed.cut
-    state = JobState(table.uuid, stream_id, _commit(marks.chain), _commit(marks.noted), table.sequence)
-    return Adopt(state, begin_at)
+    rows, files = cuts.totals_of(table.snapshots, table.head)
+    chain, noted = _commit(marks.chain), _commit(marks.noted)
+    return Adopt(JobState(table.uuid, stream_id, chain, noted, table.sequence, rows=rows, files=files), begin_at)
 
 
 def _check_table(settings: IcebergSettings, table: TableView) -> None:

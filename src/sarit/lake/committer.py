@@ -171,6 +171,7 @@ class Committer:
             ingested_ms = max(ingested_ms, self._empty[1])
         sample = await self._sample(start, end) if self._columns.wants_sample else ()
         columns = await self._columns.choose(self.state.columns, sample)
+        self.statistics.ingested_ms = ingested_ms
         intent = Intent(self._env.random.bytes(16).hex(), start, end, ingested_ms, columns)
         await self._store(replace(self.state, intent=intent, columns=columns))
         self._untried = intent.commit

@@ -1,4 +1,4 @@
-"""Which cut of a stream a table has reached (pure).  Format: docs/formats/iceberg-table.md.
+"""Which cut of a stream a table has reached (pure).  Format: docs/formats/iceberg.md.
 
 A commit writes its cut twice, in one metadata file: into the summary of its snapshot, and into the table's properties,
 because snapshots expire.  The snapshots count: from a snapshot back along its parents, the first that has a cut says
@@ -137,6 +137,12 @@ def counts_of(snapshots: Sequence[Snapshot], commit: str) -> Counts | None:
             names = ("added-records", "added-data-files", DEAD_ROWS, GAP)
             return Counts(*(_number(snapshot.summary.get(name, "0")) for name in names))
     return None
+
+
+def totals_of(snapshots: Sequence[Snapshot], head: int | None) -> tuple[int, int]:
+    """Return how many rows and files a table has at a snapshot, as its summary says."""
+    summary = next((snapshot.summary for snapshot in snapshots if snapshot.id == head), {})
+    return _number(summary.get("total-records", "0")), _number(summary.get("total-data-files", "0"))
 
 
 def _number(text: str) -> int:

@@ -1,4 +1,4 @@
-"""The state of a committer, as its job stores it (pure).  Format: docs/formats/iceberg-table.md.
+"""The state of a committer, as its job stores it (pure).  Format: docs/formats/iceberg.md.
 
 An intent is stored before anything of it is written, and says everything that its rows depend on: two cuts, the time
 `ingested` of its rows, how their values are decoded, and the id of its commit.  Whoever finds it finishes it unchanged.

@@ -1,4 +1,4 @@
-"""The columns of a stream's table, and its rows from batches of events (pure).  Format: docs/formats/iceberg-table.md.
+"""The columns of a stream's table, and its rows from batches of events (pure).  Format: docs/formats/iceberg.md.
 
 A row has a struct column `sarit`, which says where its event lies, and the columns of the event's value.  An event that
 is an envelope is taken apart: its time, key and headers go into `sarit`, and its payload is the value.  Any other event

@@ -49,8 +49,8 @@ class Source(Protocol):
         """Return whether the stream is sealed, and nothing is behind a cut.  Raises NotFound, Unavailable."""
 
     async def ingested_ms(self, cut: StreamCut) -> int:
-        """Return the time, since 1970, of the newest recorded cut that is nowhere after a cut; of the stream's
-        beginning, if there is none.  Raises NotFound, Unavailable."""
+        """Return the time, since 1970, of the newest recorded cut that is nowhere after a cut; if there is none, that
+        of the oldest one, or the present time.  Raises NotFound, Unavailable."""
 
     def read(self, start: StreamCut, end: StreamCut) -> AsyncGenerator[pa.RecordBatch | Gap, None]:
         """Yield what lies between two cuts as batches (event, segment, offset), and the gaps.  Raises NotFound,

@@ -171,13 +171,14 @@ class PyIcebergTables:
     @contextmanager
     def _errors(self, name: Sequence[str], what: str) -> Iterator[None]:
         """Raise what PyIceberg and its libraries raise as one of our kinds; what is not known is Unavailable."""
-        from pyiceberg.exceptions import NamespaceAlreadyExistsError, TableAlreadyExistsError
+        from pyiceberg.exceptions import CommitFailedException, NamespaceAlreadyExistsError, TableAlreadyExistsError
 
         try:
             yield
         except SaritError:
             raise
-        except (TableAlreadyExistsError, NamespaceAlreadyExistsError):
+        except (TableAlreadyExistsError, NamespaceAlreadyExistsError, CommitFailedException):
+            # A transaction that creates a table fails so if another process was faster.  No other one comes to here.
             raise Exists(f"table {self._name}.{_dotted(name)} {what}: it exists") from None
         except Exception as error:
             raise Unavailable(f"table {self._name}.{_dotted(name)} {what}: {self._text(error)}") from None

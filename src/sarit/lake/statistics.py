@@ -9,8 +9,9 @@ from dataclasses import dataclass
 class LakeStatistics:
     """Counts of one committer since it started, and its last readings.
 
-    `lag_bytes`: of the stream behind the table's cut, when it was polled last.  `behind_since_ms`: since when there
-    is something behind; None: nothing is.  `problem`: why nothing is committed; empty: it is."""
+    `lag_bytes`: of the stream behind the table's cut, when it was polled last.  `behind_since_ms`: since when there is
+    something behind; None: nothing is.  `ingested_ms`: the time of the rows that are written now.  `problem`: why
+    nothing is committed; empty: it is."""
 
     commits: int = 0
     rows: int = 0
@@ -23,6 +24,7 @@ class LakeStatistics:
     lag_bytes: int = 0
     behind_since_ms: int | None = None
     committed_ms: int = 0
+    ingested_ms: int = 0
     problem: str = ""
 
     def lag_seconds(self, now_ms: int) -> float:

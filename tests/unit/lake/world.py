@@ -23,6 +23,8 @@ from simulation.lake_tables import Catalog, MemoryTables
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
 
+    from sarit.lake.ports import LakeTables
+
 NAME = StreamName("shop", "orders")
 TABLE = ("shop", "orders")
 DEAD = ("shop", "orders__dlq")
@@ -272,13 +274,13 @@ class World:
         self.settings = IcebergSettings("lake.shop.orders", **{"interval_seconds": 0, "target_bytes": 200, **chosen})
         self._seeds = random.Random(seed)
 
-    def process(self, fault: Callable[[str], str] = lambda call: "", row: Row | None = None) -> Committer:
+    def process(self, fault: Callable[[str], str] = lambda call: "", tables: LakeTables | None = None) -> Committer:
         """A process that has claimed the job."""
-        row = self.row if row is None else row
+        row = self.row
         env: Any = Env(self.clock, Chance(self._seeds.getrandbits(64)), None, None, None)  # type: ignore[arg-type]
         save = row.claim(fault)
         source = MemorySource(self.stream, lambda call: fault(call) == "before")
-        tables = MemoryTables(self.catalog, fault)
+        tables = MemoryTables(self.catalog, fault) if tables is None else tables
         return Committer(
             self.settings,
             source,

@@ -38,11 +38,14 @@ class CutTimes:
         return f"<CutTimes, {self._last} found last>"
 
     async def of(self, position: StreamCut) -> int:
-        """Return the time in ms of the newest recorded cut that is nowhere after a position; 0: there is none."""
+        """Return the time in ms of the newest recorded cut that is nowhere after a position.
+
+        If there is none, then that of the oldest recorded cut, and of no cut at all the present time: a stream is
+        recorded first within a minute of its first events."""
         now = self._clock.wall_ms()
         record = await self._recorded(now)
         if record is None:
-            return 0
+            return now
         if await self._is_before(record.cut, position):
             self._last = record.time_ms
             return self._last
@@ -67,4 +70,4 @@ class CutTimes:
             else:
                 later = record.time_ms
         self._last = max(self._last, found)
-        return found
+        return found or later

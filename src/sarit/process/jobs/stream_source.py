@@ -115,8 +115,8 @@ class StreamSource:
     # -- times ----------------------------------------------------------------------------------------
 
     async def ingested_ms(self, cut: StreamCut) -> int:
-        """Return the time, since 1970, of the newest recorded cut that is nowhere after a cut; 0: there is none.
-        Raises NotFound."""
+        """Return the time, since 1970, of the newest recorded cut that is nowhere after a cut; if there is none, that
+        of the oldest one, or the present time.  Raises NotFound."""
         return await self._times.of(cut)
 
     async def _recorded(self, time_ms: int) -> RecordedCut | None:
