@@ -157,8 +157,9 @@ cluster-components: setup  ## the tests with real ZooKeeper, BookKeeper and HDFS
 bookkeeper-kills: setup  ## 40 kills of bookies, ZooKeeper and the node under load, all checkers (15 minutes; needs Java and Maven)
 	@$(BIN)/python -m tests.components.bookkeeper_kills $(BOOKKEEPER)
 
-lake-kills: setup  ## 40 kills of a committer at each of its steps, on a real node and an Iceberg catalog (10 minutes)
-	@SARIT_LAKE_KILLS=40 $(BIN)/pytest tests/faults/test_lake_kills.py
+lake-kills: setup  ## 40 kills of a committer at each of its steps, and an object store that loses replies (15 minutes)
+	@SARIT_LAKE_KILLS=40 $(BIN)/pytest -m "long or not long" tests/faults/test_lake_kills.py \
+		tests/faults/test_lake_object_store.py
 
 runbooks: setup  ## docs/operations/runbooks.md as it is pasted, on a cluster of real servers that loses one after the other (8 minutes; needs Java, Maven)
 	@$(BIN)/pytest -m long tests/runbooks
