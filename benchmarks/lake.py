@@ -109,7 +109,7 @@ def serve(controller: str, directory: Path) -> None:
 
 
 class CommitterProcess:
-    """A process that commits when it is told to."""
+    """A process that commits on demand."""
 
     def __init__(self, controller: str, directory: Path) -> None:
         (directory / "warehouse").mkdir()

@@ -34,6 +34,7 @@ from sarit.lake.problems import (
 
 if TYPE_CHECKING:
     from sarit.core.cuts import StreamCut
+    from sarit.core.names import StreamName
     from sarit.lake.job_state import Intent
     from sarit.lake.ports import TableView
     from sarit.lake.settings import IcebergSettings
@@ -79,7 +80,9 @@ class Plan:
 Step: TypeAlias = Create | Adopt | Finish | Complete | Plan
 
 
-def next_step(settings: IcebergSettings, state: JobState, table: TableView | None, stream_id: str) -> Step:
+def next_step(
+    settings: IcebergSettings, state: JobState, table: TableView | None, stream: StreamName, stream_id: str
+) -> Step:
     """Return the next step.  Raises TableProblem: an operator has to decide; Invalid."""
     if table is None:
         if state.table_uuid:
@@ -89,7 +92,7 @@ def next_step(settings: IcebergSettings, state: JobState, table: TableView | Non
         return Create()
     _check_table(settings, table)
     if not state.table_uuid:
-        return _adopt(settings, table, stream_id)
+        return _adopt(settings, table, stream, stream_id)
     if table.uuid != state.table_uuid:
         raise TableProblem(
             REPLACED,
@@ -122,11 +125,14 @@ def _follow(settings: IcebergSettings, state: JobState, table: TableView) -> Ste
     )
 
 
-def _adopt(settings: IcebergSettings, table: TableView, stream_id: str) -> Step:
+def _adopt(settings: IcebergSettings, table: TableView, stream: StreamName, stream_id: str) -> Step:
     if cuts.STREAM_ID not in table.properties:
         raise TableProblem(
             FOREIGN, f"table {settings.table} was not created for a stream: give the name of one that does not exist"
         )
+    # Whoever may change one stream must not write into the table of another one, whatever the settings say.
+    if table.properties.get(cuts.STREAM) != str(stream):
+        raise _other_stream(settings)
     marks = cuts.marks_of(table.snapshots, table.head, table.properties)
     begin_at: str | StreamCut
     if settings.resume_from:
@@ -162,7 +168,7 @@ def _other_stream(settings: IcebergSettings) -> TableProblem:
     return TableProblem(
         OTHER_STREAM,
         f"table {settings.table} is of another stream, or of one of the same name that was deleted: give the name of a "
-        "table that does not exist, or say with resume-from where to go on",
+        "table that does not exist, or, if it is of a deleted one, say with resume-from where to go on",
     )
 
 

@@ -109,7 +109,7 @@ class Committer:
         """Carry out the next step.  Returns whether the stream has ended, and is in the table.  Raises as `run`."""
         table = await self._run(lambda: self._tables.load(self._name))
         stream_id = await self._source.identity()
-        step = commits.next_step(self.settings, self.state, table, stream_id)
+        step = commits.next_step(self.settings, self.state, table, self._source.stream, stream_id)
         match step:
             case commits.Create():
                 await self._create(stream_id)
@@ -269,7 +269,7 @@ class Committer:
     async def _note(self, written: _Written) -> None:
         """Save that an intent is in the table, if the table says so."""
         seen = await self._run(lambda: self._tables.load(self._name))
-        step = commits.next_step(self.settings, self.state, seen, self.state.stream_id)
+        step = commits.next_step(self.settings, self.state, seen, self._source.stream, self.state.stream_id)
         if isinstance(step, commits.Complete):  # else it was rolled back at once: the next load shows
             await self._complete(step, written.rows, len(written.files), written.dead_rows, written.lost_bytes)
 

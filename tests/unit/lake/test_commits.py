@@ -35,7 +35,7 @@ def snapshot(number: int, parent: int | None, commit: str = "", at: int = 0) -> 
 
 
 def table(snapshots: list[cuts.Snapshot], head: int | None, noted: str = "", at: int = 0, **changed: Any) -> TableView:
-    properties = {cuts.STREAM_ID: "id"}
+    properties = {cuts.STREAM_ID: "id", cuts.STREAM: str(STREAM)}
     if noted:
         properties |= {cuts.COMMIT: noted, cuts.CUT: core_cuts.to_text(cut(at))}
     view = TableView("uuid", 2, head, snapshots, properties, pa.schema([]), PARTITIONS)
@@ -53,13 +53,13 @@ def problem(
     state: JobState, view: TableView | None, settings: IcebergSettings = SETTINGS, stream_id: str = "id"
 ) -> str:
     with pytest.raises(TableProblem) as caught:
-        commits.next_step(settings, state, view, stream_id)
+        commits.next_step(settings, state, view, STREAM, stream_id)
     assert str(caught.value).startswith(f"{caught.value.name}: ")
     return caught.value.name
 
 
 def step(state: JobState, view: TableView | None, settings: IcebergSettings = SETTINGS) -> commits.Step:
-    return commits.next_step(settings, state, view, "id")
+    return commits.next_step(settings, state, view, STREAM, "id")
 
 
 def test_new_job_creates_its_table() -> None:
@@ -128,8 +128,11 @@ def test_other_tables_are_refused() -> None:
     assert problem(AFTER_FIRST, view, stream_id="other") == problems.OTHER_STREAM
     assert problem(JobState(), view, stream_id="other") == problems.OTHER_STREAM
     assert problem(JobState(), replace(view, properties={})) == problems.FOREIGN
-    # A table that was not made for a stream is nobody's to resume in.
+    # A table that was not made for a stream is nobody's to resume in, and one of another stream is that stream's.
     resumed = replace(SETTINGS, resume_from="head")
+    another = {**view.properties, cuts.STREAM: "shop/returns"}
+    assert problem(JobState(), replace(view, properties=another), resumed) == problems.OTHER_STREAM
+    assert problem(JobState(), replace(view, properties=another)) == problems.OTHER_STREAM
     assert problem(JobState(), replace(view, properties={}), resumed) == problems.FOREIGN
     assert problem(AFTER_FIRST, replace(view, partitions="day(sarit.ingested)")) == problems.PARTITION_SPEC
     assert problem(AFTER_FIRST, replace(view, partitions="")) == problems.PARTITION_SPEC
@@ -138,7 +141,7 @@ def test_other_tables_are_refused() -> None:
 
 def test_table_of_a_recreated_stream_is_resumed_in() -> None:
     settings = replace(SETTINGS, resume_from="head")
-    found = commits.next_step(settings, JobState(), table([FIRST], 1, "a", 10), "other")
+    found = commits.next_step(settings, JobState(), table([FIRST], 1, "a", 10), STREAM, "other")
     assert found == commits.Adopt(JobState("uuid", "other", "a", "a", 1), "head")
 
 

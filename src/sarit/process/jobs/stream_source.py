@@ -1,8 +1,8 @@
 """A stream as a committer reads it (`lake/ports.py`): by a client of this process.
 
 *Truncation.*  Retention may be ahead of a committer.  Then the segments between two cuts begin later than the first cut
-says, or are gone.  What is left between the cuts is read; what is missing is counted in bytes, as far as it is known:
-the length of a segment that was deleted is not.
+says, or are gone.  What is left between the cuts is read; what is missing is counted in bytes, at least as far as it is
+known: the length of a segment that was deleted is known only if it was seen sealed.
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ class StreamSource:
         self.stream = stream
         self._session = session
         self._times = CutTimes(self._recorded, self._is_before, clock)
+        # The ends at which segments were seen, and whether they were sealed there, for those deleted meanwhile.
+        self._seen: dict[SegmentId, tuple[int, bool]] = {}
 
     def __repr__(self) -> str:
         return f"<StreamSource {self.stream}>"
@@ -60,9 +62,16 @@ class StreamSource:
 
     async def bytes_behind(self, cut: StreamCut) -> int:
         """Return how many bytes the stream has behind a cut.  Raises NotFound."""
-        tail = await self.edge("tail")
-        slices = await batch.slices_between(self._session, cut, tail, skip_truncated=True)
-        return sum(part.length for part in slices)
+        infos = await _infos_between(self._session, cut, await self.edge("tail"))
+        oldest = min(segment.epoch for segment in cut.positions)
+        self._seen = {segment: seen for segment, seen in self._seen.items() if segment.epoch >= oldest}
+        self._seen |= {s: (info.end_offset, info.sealed) for s, info in infos.items() if info is not None}
+        at = cut.positions
+        return sum(
+            info.end_offset - max(at.get(segment, 0), info.start_offset)
+            for segment, info in infos.items()
+            if info is not None
+        )
 
     async def is_finished(self, cut: StreamCut) -> bool:
         """Return whether the stream is sealed, and nothing is behind a cut.  Raises NotFound."""
@@ -141,17 +150,17 @@ class StreamSource:
             for other in early
         )
 
+    async def _lost(self, start: StreamCut, end: StreamCut) -> int:
+        infos = await _infos_between(self._session, start, end)
+        return lost_between(start.positions, end.positions, infos, self._seen)
+
     # -- reading --------------------------------------------------------------------------------------
 
     async def read(self, start: StreamCut, end: StreamCut) -> AsyncGenerator[pa.RecordBatch | Gap, None]:
         """Yield what lies between two cuts as batches (event, segment, offset), and the gaps.  Raises NotFound,
         Corrupt."""
         slices = await batch.slices_between(self._session, start, end, skip_truncated=True)
-        lost = sum(part.start - start.positions.get(part.segment, 0) for part in slices)
-        # Of a segment that is gone, or has nothing left before the end, only what the cuts tell is known.
-        left = {part.segment for part in slices}
-        lost += sum(at - start.positions.get(s, 0) for s, at in end.positions.items() if s not in left)
-        if lost:
+        if lost := await self._lost(start, end):
             yield Gap(lost)
         for part in sorted(slices, key=lambda part: part.segment):
             rest: batch.Slice | None = part
@@ -164,6 +173,34 @@ class StreamSource:
                 except Truncated as error:
                     at, rest = rest, batch.remaining_after(rest, error)
                     yield Gap((at.end if rest is None else rest.start) - at.start)
+
+
+async def _infos_between(session: Session, start: StreamCut, end: StreamCut) -> dict[SegmentId, SegmentInfo | None]:
+    """Return the segments from one cut to another with their infos; None: it was deleted."""
+    wanted = await history.between(session, start, end)
+    found = await segment_infos(session, start.stream, wanted)
+    return {segment: found.get(segment) for segment in wanted}
+
+
+def lost_between(
+    start: Mapping[SegmentId, int],
+    end: Mapping[SegmentId, int],
+    infos: Mapping[SegmentId, SegmentInfo | None],
+    seen: Mapping[SegmentId, tuple[int, bool]],
+) -> int:
+    """Return at least how many bytes between two cuts were truncated (pure).
+
+    `infos`: None: the segment was deleted.  `seen`: the ends at which segments were seen, and whether they were sealed
+    there.  A deleted segment of which neither says its end counts 1: something may be lost, and it has to be shown."""
+    lost = 0
+    for segment, info in infos.items():
+        begin = start.get(segment, 0)
+        if info is not None:
+            lost += max(0, min(info.start_offset, end.get(segment, info.end_offset)) - begin)
+            continue
+        last, sealed = (end[segment], True) if segment in end else seen.get(segment, (0, False))
+        lost += max(last - begin, 0 if sealed else 1)
+    return lost
 
 
 def quotas(available: Mapping[SegmentId, int], total: int) -> dict[SegmentId, int]:
