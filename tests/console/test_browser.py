@@ -11,6 +11,9 @@ import pytest
 from sarit.controller.times import Times
 from sarit.core.envelope import Envelope
 from sarit.core.metering import ScalingTimes
+from sarit.env.real import real_env
+from sarit.process.query_runner import QueryRunner
+from sarit.security.audit import NoAudit
 from tests.console import load
 from tests.console.browser import browser, overflows, shot, until
 from tests.console.serving import listening, serving
@@ -23,7 +26,7 @@ TIMES = Times(ScalingTimes().shrunk(40), timeline_interval=5.0)
 PLACES = (
     "overview", "streams", "streams/shop/orders", "streams/shop/orders/events", "streams/shop/orders/search",
     "streams/shop/payments/config", "streams/shop/payments/transactions", "groups", "groups/shop/billing", "tables",
-    "tables/shop/prices", "schemas", "schemas/~/shop.orders?version=2&with=1", "cluster", "settings",
+    "tables/shop/prices", "query", "schemas", "schemas/~/shop.orders?version=2&with=1", "cluster", "settings",
 )  # fmt: skip
 SCRIPTS = (
     "<script>window.pwned = 1</script>",
@@ -79,7 +82,10 @@ def run(tmp_path_factory):
 
 async def enter_serving(stack, directory):
     """The listening console of a new node."""
-    return listening(await stack.enter_async_context(serving(directory, TIMES, schemas=await load.schemas())))
+    queries = QueryRunner(real_env(), NoAudit())
+    stack.push_async_callback(queries.close)
+    made = serving(directory, TIMES, schemas=await load.schemas(), queries=queries)
+    return listening(await stack.enter_async_context(made))
 
 
 def test_every_view_shows_without_error_wide_and_on_a_phone(run) -> None:

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 PLACES = (
     "overview", "streams", "streams/shop/orders", "streams/shop/orders/events", "streams/shop/payments/config",
-    "streams/shop/payments/transactions", "groups/shop/billing", "tables/shop/prices", "cluster", "settings",
+    "streams/shop/payments/transactions", "groups/shop/billing", "tables/shop/prices", "query", "cluster", "settings",
 )  # fmt: skip
 
 
@@ -36,6 +36,7 @@ async def _use(cluster):
         await _see_all_views(made)
         async with made.page(height=1000) as page:
             await _create_and_write_by_keyboard(made, page, client)
+            await _query(made, page)
             await _lose_a_store(made, page, cluster)
 
 
@@ -71,6 +72,13 @@ async def _create_and_write_by_keyboard(made, page, client):
     await page.focus("dialog button[type=submit]")
     await press("Enter")
     await page.wait_for_selector(".events li")
+
+
+async def _query(made, page):
+    await made.open(page, "query")
+    await page.fill("#query-sql", "SELECT count(*) AS events FROM shop.orders HAVING events >= 100")
+    await page.keyboard.press("Control+Enter")
+    await page.wait_for_selector(".result:has-text('1 row, ')", timeout=60_000)
 
 
 async def _lose_a_store(made, page, cluster):

@@ -165,7 +165,8 @@ class Admin:
 
             writes = self._security.config.console != "read-only"
             schemas = None if self._registry is None else self._registry.view
-            self._queries = QueryRunner(self._env, self._security.audit(self._env))
+            of_caller = self._registry.schemas_of if self._registry is not None else lambda _: None
+            self._queries = QueryRunner(self._env, self._security.audit(self._env), of_caller)
             self.metrics.add(self._queries.samples)
             self._console = Console(
                 self._callers, view, self._env, self._names, writes=writes, schemas=schemas, queries=self._queries

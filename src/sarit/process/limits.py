@@ -33,6 +33,7 @@ MAX_ALIKE_LOG_LINES: Final = 100  # of warnings or errors of one kind, in REPEAT
 CONSOLE_MAX_QUERIES: Final = 2
 QUERY_SECONDS: Final = 60.0
 QUERY_CPU_SECONDS: Final = 60
+QUERY_READ_SHARE: Final = 0.5  # of the time: a query's reads rest for the other part, and appends go on
 QUERY_STEP_SECONDS: Final = 0.5  # between two reports of how far a query is
 QUERY_THREADS: Final = 2
 QUERY_CHILD_MEMORY_BYTES: Final = 384 * MIB  # of the engine

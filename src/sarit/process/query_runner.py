@@ -38,13 +38,14 @@ from sarit.process.limits import (
     QUERY_PAGE_CELL_CHARS,
     QUERY_PAGE_ROWS,
     QUERY_PIPE_BYTES,
+    QUERY_READ_SHARE,
     QUERY_SECONDS,
     QUERY_STEP_SECONDS,
     QUERY_THREADS,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterator
+    from collections.abc import AsyncGenerator, Callable, Iterator
 
     from sarit.admin.console.query_view import QueryRequest, QueryStep
     from sarit.admin.exposition import Sample
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from sarit.env.ports import Env
     from sarit.security.audit import Audit
     from sarit.security.permissions import Caller
+    from sarit.serializers.schema_source import SchemaSource
     from sarit.sql.child_protocol import Frame, Query
 
 _log = logging.getLogger("sarit.process")
@@ -64,7 +66,12 @@ _DONE: Final = 72  # Kind.DONE, which is not imported before the first query
 class QueryRunner:
     """Runs the queries of one process's console."""
 
-    def __init__(self, env: Env, audit: Audit, seconds: float = QUERY_SECONDS, most: int = CONSOLE_MAX_QUERIES) -> None:
+    def __init__(
+        self, env: Env, audit: Audit, schemas: Callable[[Caller | None], SchemaSource | None] = lambda _: None,
+        seconds: float = QUERY_SECONDS, most: int = CONSOLE_MAX_QUERIES,
+    ) -> None:  # fmt: skip
+        """`schemas`: returns those that a caller may read; None: there is no registry."""
+        self._schemas = schemas
         self._env = env
         self._audit = audit
         self._seconds = seconds
@@ -109,7 +116,7 @@ class QueryRunner:
         self._audit.note(
             who=user, what="query", resource="", peer=current_peer.get(), allowed=True, why=f"sql: {request.sql}"
         )
-        run = _Run(self._env, client, request, self._seconds)
+        run = _Run(self._env, client, request, self._schemas(caller), self._seconds)
         self._running[run] = user
         outcome = "cancelled"
         try:
@@ -149,7 +156,9 @@ class QueryRunner:
 class _Run:
     """One query, and its process."""
 
-    def __init__(self, env: Env, client: Client, request: QueryRequest, seconds: float) -> None:
+    def __init__(
+        self, env: Env, client: Client, request: QueryRequest, schemas: SchemaSource | None, seconds: float
+    ) -> None:
         from sarit.process.query_tables import QueryTables
         from sarit.sql.child_protocol import Frames
 
@@ -157,7 +166,7 @@ class _Run:
         self._request = request
         self._seconds = seconds
         self._frames = Frames()
-        self._tables = QueryTables(client, request.limit_bytes)
+        self._tables = QueryTables(client, request, schemas)
         self._worker = env.threads.worker("query")
         self._process: asyncio.subprocess.Process | None = None
         self._steps: asyncio.Queue[QueryStep] = asyncio.Queue(1)
@@ -236,7 +245,11 @@ class _Run:
             case Kind.READ:
                 tables.begin(read_of(found))
             case Kind.NEXT:
-                return await run(partial(tables.next, number_of(found)))
+                began = self._clock.monotonic()
+                answer: Frame = await run(partial(tables.next, number_of(found)))
+                worked = self._clock.monotonic() - began
+                await asyncio.sleep(worked / QUERY_READ_SHARE - worked)
+                return answer
             case Kind.CLOSE:
                 await run(partial(tables.close_scan, number_of(found)))
             case Kind.COLUMNS:

@@ -5,6 +5,7 @@ All calls but `begin` and `stop` are made on the query's thread, one after the o
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -13,8 +14,10 @@ from sarit.admin.console.query_view import QueryTooLarge
 from sarit.client.queries.access import QueryAccess
 from sarit.client.queries.loop_bridge import LoopBridge
 from sarit.client.queries.tables import ClientTables
-from sarit.core.errors import Corrupt, Invalid, SaritError
+from sarit.client.queries.values import ValueOptions
+from sarit.core.errors import Corrupt, Invalid, NotFound, SaritError
 from sarit.process.limits import MAX_QUERY_SCANS, MAX_QUERY_TABLES, QUERY_BATCH_BYTES
+from sarit.serializers.column_choice import AUTO, BINARY
 from sarit.sql.child import KINDS
 from sarit.sql.child_protocol import Frame, Kind, frame, relation_frame
 from sarit.sql.meter import ScanMeter, TooMuch
@@ -22,7 +25,9 @@ from sarit.sql.meter import ScanMeter, TooMuch
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from sarit.admin.console.query_view import QueryRequest
     from sarit.client.aio import Client
+    from sarit.serializers.schema_source import SchemaSource
     from sarit.sql.child_protocol import Read
     from sarit.sql.ports import Relation
 
@@ -32,11 +37,15 @@ class QueryTables:
 
     `failure`: the first error of a read, which the process of the query passes on as a text alone."""
 
-    def __init__(self, client: Client, limit_bytes: int) -> None:
+    def __init__(self, client: Client, request: QueryRequest, schemas: SchemaSource | None) -> None:
+        """`schemas`: those that the caller may read; None: the process has no registry, and asks no other one."""
+        limit_bytes = request.limit_bytes
         self._bridge = LoopBridge()
         self._meter = ScanMeter(limit_bytes)
         self._limit_bytes = limit_bytes
-        self._tables = ClientTables(QueryAccess(client.session, self._bridge, self._meter))
+        choice = BINARY if schemas is None and request.values == AUTO else request.values
+        values = ValueOptions(choice, partial(_own, schemas))
+        self._tables = ClientTables(QueryAccess(client.session, self._bridge, self._meter), values=values)
         self._relations: list[Relation] = []
         self._bytes: list[dict[int, int]] = []  # of each relation's parts
         self._scans: dict[int, Iterator[bytes]] = {}
@@ -116,6 +125,13 @@ class QueryTables:
             self.failure = QueryTooLarge(self.planned_bytes, self._limit_bytes) if large else error
         kind = next((name for name, known in KINDS.items() if isinstance(error, known)), "unavailable")
         return frame(Kind.FAILED, {"kind": kind, "text": str(error)})
+
+
+def _own(schemas: SchemaSource | None, _: str) -> SchemaSource:
+    """Return the registry for events with a header.  Raises NotFound: there is none."""
+    if schemas is None:
+        raise NotFound("this process has no schema registry: read the values as bytes, or as JSON")
+    return schemas
 
 
 def _encoded(batch: pa.RecordBatch) -> Iterator[bytes]:

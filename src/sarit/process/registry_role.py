@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sarit.env.ports import Env
     from sarit.env.tls import ServerTls
     from sarit.process.observation.registry_view import RegistryView
+    from sarit.process.registry_schemas import RegistrySchemas
     from sarit.process.registry_tables import RegistryTables
     from sarit.registry.registry import Registry
     from sarit.registry.statistics import Statistics
@@ -83,7 +84,7 @@ class RegistryRole:
 
         registry = self._registry = Registry(kept.tables, self._env, kept.installation)
         statistics = self._statistics = Statistics(self._env.clock.monotonic)
-        guard = Guard(None if access is None else permission, kept.audit)
+        guard = self._guard = Guard(None if access is None else permission, kept.audit)
         self.view = RegistryView(registry, guard)
 
         def routes(prefix: str) -> list[BaseRoute]:
@@ -94,6 +95,14 @@ class RegistryRole:
             http.add(routes(CONFLUENT_PREFIX))
         if self._server is not None:
             self._server.add(routes(""))
+
+    def schemas_of(self, caller: Caller | None) -> RegistrySchemas | None:
+        """Return the schemas that a caller may read; None: the registry does not serve yet.  Call it on the loop."""
+        from sarit.process.registry_schemas import RegistrySchemas
+
+        if self._registry is None:
+            return None
+        return RegistrySchemas(self._registry, self._guard, caller)
 
     def samples(self) -> Iterator[Sample]:
         """Return samples of what the registry has counted."""

@@ -12,7 +12,7 @@ from sarit.core.errors import Invalid, NotFound, SaritError, Unavailable
 from sarit.sql.limits import QUERY_RESULT_BATCH_ROWS
 from sarit.sql.meter import ScanMeter
 from sarit.sql.sandbox import EngineSettings, open_engine
-from sarit.sql.statement import parse_query
+from sarit.sql.statement import explained, parse_query
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -81,7 +81,7 @@ class Engine:
         meter = ScanMeter(self._settings.limit_bytes)
         meter = meter or ScanMeter(self._settings.limit_bytes)
         try:
-            statement = parse_query(self._engine, sql)
+            statement = parse_query(self._engine, explained(sql))
             meter.ends_early = statement.ends_early
             relations = self._relations(statement.tables)
             for path, relation in relations.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +15,10 @@ if TYPE_CHECKING:
 
     import duckdb
 
+_EXPLAIN = re.compile(r"\s*EXPLAIN\s+", re.IGNORECASE)
 _NO_SELECT = (
-    "only a SELECT is answered, or what is short for one (WITH, FROM, VALUES, TABLE, DESCRIBE, SUMMARIZE): "
-    "streams are written by writers, and results by --format and --output"
+    "only a SELECT is answered, or what is short for one (WITH, FROM, VALUES, TABLE, DESCRIBE, SUMMARIZE), or its "
+    "EXPLAIN: streams are written by writers, and results by --format and --output"
 )
 
 
@@ -78,3 +80,9 @@ def _base_tables(node: Any) -> Iterator[tuple[str, ...]]:
                 path = (found.get("catalog_name"), found.get("schema_name"), found["table_name"])
                 yield tuple(part for part in path if part)
             left.extend(found.values())
+
+
+def explained(sql: str) -> str:
+    """Return the query whose plan EXPLAIN asks for, at its place in the text; any other text as it is."""
+    found = _EXPLAIN.match(sql)
+    return sql if found is None else " " * found.end() + sql[found.end() :]

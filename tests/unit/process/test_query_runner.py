@@ -19,12 +19,15 @@ from sarit.process import query_runner
 from sarit.process.query_runner import QueryRunner
 from sarit.security.audit import NoAudit
 from sarit.security.permissions import Caller
+from sarit.serializers.headers import confluent_header
+from sarit.serializers.schema_source import WrittenSchema
 from tests.console.serving import serving
 from tests.limits import HANG_SECONDS
 from tests.unit.client.world import until
 
 EVENTS = 3000
 ANN = Caller("ann", frozenset())
+SCHEMA = '{"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}]}'
 NONE = {"done": 0, "failed": 0, "timeout": 0, "cancelled": 0}
 FOR_EVER = "SELECT count(*) FROM range(1000000) AS a, range(1000000) AS b"
 
@@ -159,6 +162,48 @@ def test_time_is_bounded_and_one_user_has_one_query(run) -> None:
                 pass
         assert (runner.running, runner.counts) == (0, {**NONE, "timeout": 1})
         await runner.close()
+
+    run(test)
+
+
+class Schemas:
+    """A registry with one subject, and who asked for what."""
+
+    def __init__(self) -> None:
+        self.asked: list[object] = []
+
+    def of(self, caller: Caller | None) -> Schemas:
+        self.asked.append(caller)
+        return self
+
+    def version(self, subject: str, version: int | None) -> WrittenSchema:
+        self.asked.append(subject)
+        return WrittenSchema("AVRO", SCHEMA, version=1)
+
+    def written(self, subject: str, number: int, header: str) -> WrittenSchema:
+        return WrittenSchema("AVRO", SCHEMA)
+
+
+def test_values_are_columns_by_the_schemas_that_the_caller_may_read(run) -> None:
+    async def test(world) -> None:
+        await world.client.create_stream("shop/typed")
+        await world.client.stream("shop/typed").set_properties({"schema-header": "confluent"})
+        async with world.client.writer("shop/typed") as writer:
+            writer.write(confluent_header(1) + b"\x0e")
+        schemas = Schemas()
+        runner = world.runner(schemas=schemas.of)
+        found = await world.steps(runner, "SELECT n + 1 FROM shop.typed", caller=ANN)
+        assert [json.loads(rows) for name, rows in found if name == "rows"] == [[[8]]]
+        assert schemas.asked[0] == ANN
+        assert set(schemas.asked[1:]) == {"shop.typed"}
+        # A process without a registry asks no other one.
+        runner = world.runner()
+        found = await world.steps(runner, "DESCRIBE shop.typed")
+        assert [row[0] for row in json.loads(found[1][1])] == ["sarit", "value"]
+        request = QueryRequest("SELECT * FROM shop.typed", "page", MIB, "schema")
+        with pytest.raises(NotFound, match="this process has no schema registry"):
+            async for _ in runner.run(world.client, None, request):
+                pass
 
     run(test)
 

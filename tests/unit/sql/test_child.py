@@ -78,3 +78,13 @@ def test_it_ends_with_its_parent():
     process.stdin.close()
     assert process.wait(HANG_SECONDS) == 1
     process.stdout.close()
+
+
+def test_plans_are_explained_and_nothing_is_run_for_them():
+    found = answer("explain SELECT price FROM shop.orders WHERE sarit.segment = 1")
+    assert found.error is None
+    assert found.columns == ["explain_key", "explain_value"]
+    assert "price" in found.rows[0][1]
+    assert found.reads == []
+    for sql in ("EXPLAIN ANALYZE SELECT 1", "EXPLAIN COPY (SELECT 1) TO '/tmp/x'", "EXPLAIN SELECT 1; SELECT 2"):
+        assert answer(sql).error is not None, sql

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 QUERY_PATH: Final = "/console/api/query"
 _FORMS: Final = ("page", "csv")
+_VALUES: Final = ("auto", "json", "schema", "binary")
 # Where a wrong query is wrong: as the parser of this program says it, and as the engine shows it.
 _PLACE: Final = re.compile(r"\(line (\d{1,6}), column (\d{1,6}): ")
 _SHOWN_PLACE: Final = re.compile(r"^LINE (\d{1,6}): (.*)\n( *)\^", re.MULTILINE)
@@ -61,7 +62,8 @@ class QueryCalls:
         return {"missing": self._queries.missing(), "bytes": CONSOLE_QUERY_BYTES, "most_bytes": MAX_CONSOLE_QUERY_BYTES}
 
     async def query(self, request: Request) -> Any:
-        """Answer a query.  Body: {"sql", "form": "page" or "csv", "bytes": how much of streams it may read}.
+        """Answer a query.  Body: {"sql", "form": "page" or "csv", "bytes": how much of streams it may read,
+        "values": how values become columns}.
 
         Raises Invalid, Unavailable (not installed)."""
         wanted = request_of(await body_of(request))
@@ -84,7 +86,10 @@ def request_of(body: dict[str, Any]) -> QueryRequest:
     limit = body.get("bytes", CONSOLE_QUERY_BYTES)
     if type(limit) is not int or not 1 <= limit <= MAX_CONSOLE_QUERY_BYTES:
         raise Invalid(f"bytes: give a number from 1 to {MAX_CONSOLE_QUERY_BYTES}")
-    return QueryRequest(sql, form, limit)
+    values = body.get("values", "auto")
+    if values not in _VALUES:
+        raise Invalid(f"values: give one of {', '.join(_VALUES)}")
+    return QueryRequest(sql, form, limit, values)
 
 
 async def _lines(steps: AsyncGenerator[QueryStep, None], sql: str) -> AsyncIterator[bytes]:

@@ -17,11 +17,14 @@ QueryStep = tuple[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class QueryRequest:
-    """A query of a page.  `form`: "page" or "csv".  `limit_bytes`: how much of streams it may read."""
+    """A query of a page.  `form`: "page" or "csv".  `limit_bytes`: how much of streams it may read.
+
+    `values`: how values become columns: "auto", "json", "schema" or "binary" (`serializers/column_choice.py`)."""
 
     sql: str
     form: str
     limit_bytes: int
+    values: str = "auto"
 
 
 class QueryTooLarge(Exception):

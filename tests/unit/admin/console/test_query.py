@@ -87,6 +87,7 @@ def test_what_is_missing_is_said_before_and_instead():
     "body",
     [
         {}, {"sql": 1}, {"sql": " \n "}, {"sql": "x" * (CONSOLE_MAX_QUERY_CHARS + 1)}, {"sql": "x", "form": "parquet"},
+        {"sql": "x", "values": "xml"}, {"sql": "x", "values": 1},
         {"sql": "x", "form": ["csv"]}, {"sql": "x", "bytes": 0}, {"sql": "x", "bytes": True},
         {"sql": "x", "bytes": "1"}, {"sql": "x", "bytes": MAX_CONSOLE_QUERY_BYTES + 1},
     ],

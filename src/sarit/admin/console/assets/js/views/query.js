@@ -3,7 +3,7 @@
 import * as api from "../api.js";
 import { fill, h } from "../dom.js";
 import * as f from "../format.js";
-import { bar, copyButton, failure, notice, panel } from "../parts.js";
+import { bar, copyButton, failure, notice, panel, select } from "../parts.js";
 import * as shell from "../shell.js";
 
 const KEPT = 30; // queries of this browser
@@ -28,8 +28,10 @@ export async function query({ root, params, onEnd }) {
   editor.value = params.sql ?? latest();
   const go = h("button", { type: "submit", class: "primary" }, "Run");
   const cancel = h("button", { type: "button", hidden: true, onclick: () => running?.abort() }, "Cancel");
+  const values = select([["auto", "Values by schema, else bytes"], ["json", "Values are JSON"], ["binary", "Values are bytes"]], params.values ?? "auto");
+  values.setAttribute("aria-label", "How values become columns");
   const file = h("button", { type: "button", onclick: () => run("csv") }, "Download CSV");
-  const copied = copyButton("Copy as command", () => [["The same on the command line, where files and Iceberg tables can be joined, too", shell.command("sarit", "query", editor.value.trim())]]);
+  const copied = copyButton("Copy as command", () => [["The same on the command line, where files and Iceberg tables can be joined, too", shell.command("sarit", "query", values.value === "auto" ? null : shell.option("values", values.value), editor.value.trim())]]);
   const said = h("p", { class: "num result", role: "status" });
   const problem = h("div", {});
   const body = h("tbody", {});
@@ -39,7 +41,7 @@ export async function query({ root, params, onEnd }) {
   const past = h("div", {});
   const form = h("form", { class: "search-form", onsubmit: (event) => { event.preventDefault(); run(); } },
     h("label", { for: "query-sql", class: "unseen" }, "SQL"), editor,
-    h("div", { class: "actions left" }, go, cancel, file, copied));
+    h("div", { class: "actions left" }, go, cancel, values, file, copied));
   const help = h("p", { class: "muted help-line", id: "query-help" }, "Streams are tables: scope.stream. One SELECT. Ctrl and Enter run it.");
   fill(root, head, panel(null, form, help, said, problem), h("div", {}, result, drawn, h("div", { class: "grid" }, examples, past)));
 
@@ -53,7 +55,7 @@ export async function query({ root, params, onEnd }) {
     draw(kind === "page" ? "Running…" : "The file is made…");
     let ended = null;
     try {
-      await api.lines("/query", { sql, form: kind, bytes: most }, (name, found) => {
+      await api.lines("/query", { sql, form: kind, bytes: most, values: values.value }, (name, found) => {
         if (name === "columns" && kind === "page") { columns = found.columns; table(); }
         if (name === "rows") { rows.push(...found); fillTable(); }
         if (name === "csv") download.push(found);
@@ -117,7 +119,7 @@ export async function query({ root, params, onEnd }) {
   }
   function fillTable() {
     body.append(...rows.slice(seen).map((row) => h("tr", {}, row.map((value, place) =>
-      h("td", { class: columns[place].number ? "num" : "", "data-label": columns[place].name }, h("div", {}, cell(value)))))));
+      h("td", { class: columns[place].number ? "num" : "", "data-label": columns[place].name }, h("div", {}, columns[place].name === "explain_value" ? h("pre", {}, value) : cell(value)))))));
     seen = rows.length;
   }
   /** Few rows with a number: the first one as bars, named by the first other column. */
