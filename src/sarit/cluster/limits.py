@@ -26,6 +26,7 @@ CLOCK_WARNING_SECONDS: Final = 5.0  # a difference from ZooKeeper's clock that i
 MAX_STORE_LEASE_SECONDS: Final = 30.0
 CLUSTER_ID_BYTES: Final = 16
 CLUSTER_SECRET_BYTES: Final = 32
+WORKER_NAME_BYTES: Final = 8  # of random digits in the name of a worker without an HTTP port
 DRAIN_POLL_SECONDS: Final = 0.5
 # The file size of a log in a directory.  To open a container is to create and fill a file, most of the time of a move.
 SHARED_LOG_FILE_BYTES: Final = 16 * MIB

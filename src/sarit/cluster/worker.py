@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from sarit.cluster.connection import ClusterConnection
 from sarit.cluster.controller import start_when_joined
 from sarit.cluster.controller_members import WORKERS, ControllerMembers
+from sarit.cluster.limits import WORKER_NAME_BYTES
 from sarit.cluster.map_watch import MapWatch
 from sarit.cluster.own_health import map_samples, reasons_of_session
 from sarit.core.errors import SaritError, Unavailable
@@ -116,11 +117,10 @@ class WorkerProcess:
             config, 0, config.max_api_connections, config.times, quotas=False,
             jobs=JobConfig(read_catalogs(config.catalogs)),
         )  # fmt: skip
-        # Its HTTP port, or a random number: several may run on one machine.
-        number = admin.port or int.from_bytes(env.random.bytes(4), "big")
+        name = name_of(config.machine, admin.port, env)
         worker = self._worker = ClusterWorker(
             settings, connection.registers, connection.members, env, bytes.fromhex(connection.meta.secret),
-            self._security, (config.machine, number), end,
+            self._security, name, end,
         )  # fmt: skip
         self._security.start(env)
         warn_of_addresses(config)
@@ -129,8 +129,8 @@ class WorkerProcess:
         worker.worker.show_in(admin)
         admin.metrics.add(partial(map_samples, worker.watch, env.clock))
         await admin.serve()
-        _log.info("%s", line.text("worker", f"its name is {config.machine}:{number}"))
-        say(f"sarit is ready: worker at {config.machine}:{number}, cluster {config.cluster}{admin.where()}")
+        _log.info("%s", line.text("worker", f"its name is {name[0]}:{name[1]}"))
+        say(f"sarit is ready: worker at {name[0]}:{name[1]}, cluster {config.cluster}{admin.where()}")
 
     def take_over(self, live: LiveSettings) -> None:
         """Apply the present security files without a restart."""
@@ -149,6 +149,15 @@ class WorkerProcess:
 
     def release(self) -> None:
         """Release nothing: `stop` ended the membership."""
+
+
+def name_of(machine: str, port: int | None, env: Env) -> Address:
+    """Return the name of a worker, which has the form of an address: its machine and its HTTP port.
+
+    `port`: None: it has none, and several such workers may run on one machine, so the name has random digits."""
+    if port is not None:
+        return machine, port
+    return f"{machine}-{env.random.bytes(WORKER_NAME_BYTES).hex()}", 1
 
 
 def run_worker(config: ProcessConfig, reload: Reload | None = None) -> None:
