@@ -20,7 +20,7 @@ _TEST: Final = "tests/unit/controller/test_jobs.py::test"
 _MODEL: Final = f"{_TEST}_workers_that_die_and_disagree_do_each_step_once_and_no_step_after_the_end"
 
 
-@mutant("one worker of a job", found_by=_MODEL)
+@mutant("one worker of a job", stores=3)
 @contextmanager
 def job_saved_after_another_claim() -> Iterator[None]:
     """A worker saves the state of a job that another one has claimed since."""
@@ -34,7 +34,7 @@ def job_saved_after_another_claim() -> Iterator[None]:
         yield
 
 
-@mutant("one worker of a job", found_by=_MODEL)
+@mutant("one worker of a job", stores=3)
 @contextmanager
 def claim_without_a_fence() -> Iterator[None]:
     """The claim of a job raises no fencing number."""
