@@ -51,7 +51,7 @@ def test_job_moves_when_its_worker_is_killed_stands_still_or_stops(tmp_path) -> 
                     if end is not None:
                         former = machine_of(job)
                         workers[former].signal(end)
-                assert job.done
+                job = until(stream, lambda job: job.done)
                 assert job.state == {"events": "9"}
                 assert job.problem == ""
         finally:

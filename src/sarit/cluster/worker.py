@@ -127,6 +127,7 @@ class WorkerProcess:
         health.starting("it joins the workers of the cluster")
         await worker.start()
         worker.worker.show_in(admin)
+        admin.metrics.runs_jobs_alone = True
         admin.metrics.add(partial(map_samples, worker.watch, env.clock))
         await admin.serve()
         _log.info("%s", line.text("worker", f"its name is {name[0]}:{name[1]}"))

@@ -140,6 +140,7 @@ MAX_JOB_STATE_TEXT_CHARACTERS: Final = 16_384
 MAX_JOB_RETRY_SECONDS: Final = 60.0
 # A job that has failed for so long is a reason of the process's health.
 JOB_FAILING_SECONDS: Final = 300.0
+JOB_STOP_SECONDS: Final = 10.0  # in which a job has to end when its process stops
 JOB_CLAIMS_AT_ONCE: Final = 16  # of one worker, which may find thousands of jobs at its start
 # A job whose holder has saved nothing for so long is taken from it, although it lives.
 JOB_HOLDER_GRACE_SECONDS: Final = 60.0

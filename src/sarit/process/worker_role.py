@@ -36,6 +36,7 @@ from sarit.process.limits import (
     JOB_FAILING_SECONDS,
     JOB_HOLDER_GRACE_SECONDS,
     JOB_RETRY_SECONDS,
+    JOB_STOP_SECONDS,
     JOBS_POLL_SECONDS,
     MAX_JOB_RETRY_SECONDS,
 )
@@ -113,8 +114,13 @@ class WorkerRole:
         self._background.spawn(self._follow())
 
     async def stop(self) -> None:
-        """Stop all jobs where they are.  Others claim them when this process is no worker any more."""
-        await self._background.close()
+        """Stop all jobs where they are.  Others claim them when this process is no worker any more.
+
+        A job that does not end is left behind after JOB_STOP_SECONDS: its saves are refused once another has it."""
+        closing = asyncio.ensure_future(self._background.close())
+        if not (await asyncio.wait({closing}, timeout=JOB_STOP_SECONDS))[0]:
+            left = sorted(str(key) for key, work in self._works.items() if not work.task.done())
+            _log.warning("%d jobs have not stopped after %.0f s, as %s", len(left), JOB_STOP_SECONDS, left[:1])
         if self._close is not None:
             await self._close()
 

@@ -111,7 +111,7 @@ def test_job_of_a_worker_that_dies_or_stops_goes_on_at_another():
     asyncio.run(main())
 
 
-def test_controllers_run_jobs_beside_workers_unless_told_not_to():
+def test_controllers_run_jobs_beside_workers():
     async def main():
         async with started() as fleet:
             site = Site(fleet)

@@ -4,6 +4,7 @@ import asyncio
 import copy
 import itertools
 import random
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -326,6 +327,31 @@ def test_jobs_of_other_buckets_and_of_unknown_kinds_are_left_alone():
         await site.until([subject], lambda: site.last.done)
         assert [job.fence for job in await site.jobs.list(STREAM)] == [1, 0]
         await subject.stop()
+
+    run(main())
+
+
+def test_job_that_does_not_end_delays_no_stop(monkeypatch, caplog):
+    async def main():
+        monkeypatch.setattr(worker_role, "JOB_STOP_SECONDS", 0.05)
+        site = Installation(monkeypatch)
+        await site.start()
+        await site.jobs.create(KEY)
+        released, runs = asyncio.Event(), asyncio.Event()
+
+        async def stubborn(job, save):
+            runs.set()
+            while not released.is_set():
+                with suppress(asyncio.CancelledError):
+                    await asyncio.sleep(0.2)
+
+        worker = site.worker(runners={"count": stubborn})
+        await worker.round()
+        await runs.wait()
+        async with asyncio.timeout(HANG_SECONDS):
+            await worker.stop()
+        assert "1 jobs have not stopped after 0 s, as ['s/t/count/a']" in caplog.text
+        released.set()
 
     run(main())
 

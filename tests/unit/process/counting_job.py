@@ -40,9 +40,11 @@ def runner(world: JobWorld) -> Runner:
             state["cut"] = to_text(cut)
             await save(json.dumps(state).encode(), cut)
             if raises := settings.get("raises"):
-                raise {"unavailable": Unavailable("the warehouse is away"), "exit": SystemExit(3)}.get(
-                    raises, ValueError("a defect")
-                )
+                raise {
+                    "unavailable": Unavailable("the warehouse is away"),
+                    "exit": SystemExit(3),
+                    "cancelled": asyncio.CancelledError(),
+                }.get(raises, ValueError("a defect"))
             await asyncio.sleep(POLL_SECONDS)
 
     return run

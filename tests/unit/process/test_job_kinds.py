@@ -97,6 +97,7 @@ def test_job_counts_while_nobody_is_connected_and_ends(tmp_path):
     ("raises", "problem"),
     [
         ("unavailable", "the warehouse is away"),
+        ("cancelled", "internal error: its work was cancelled"),
         ("exit", "internal error: SystemExit: 3"),
         ("defect", "internal error: ValueError: a defect"),
     ],

@@ -42,6 +42,7 @@ class Metrics:
         self.controller: Controller | None = None
         self.api: GrpcListener | None = None
         self.gc: GcScheduler | None = None
+        self.runs_jobs_alone = False  # a process with neither store nor controller
         self._clock = clock
         self._sources: list[Callable[[], Iterable[Sample]]] = []
         self._loop_delay: LoopDelay | None = None
@@ -53,9 +54,9 @@ class Metrics:
 
     @property
     def role(self) -> str:
-        """Of the process: node, store or controller."""
+        """Of the process: node, store, controller or worker."""
         if self.store is None:
-            return "controller"
+            return "worker" if self.runs_jobs_alone else "controller"
         return "store" if self.controller is None else "node"
 
     def has_store(self, store: SegmentStore, listener: StoreListener, meters: LoadMeters) -> None:
