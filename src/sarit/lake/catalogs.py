@@ -1,12 +1,14 @@
 """The Iceberg catalogs of a node, by name: a file of TOML that only the operator reads.
 
     [lake]
+    scopes = ["shop", "team-*"]
     uri = "postgresql+psycopg2://sarit:PASSWORD@db/iceberg"
     warehouse = "s3://lake/warehouse"
     "s3.access-key-id" = "..."
     "s3.secret-access-key" = "..."
 
-A table of the file is a catalog; its keys are PyIceberg's properties.  Users of streams name a catalog, and learn
+A table of the file is a catalog; its keys are PyIceberg's properties, but for `scopes`: the scopes whose streams may be
+tables of it, with `*` for any characters; without it, all.  Users of streams name a catalog, and learn
 nothing else of it.  So `Catalogs` shows names only, and whatever PyIceberg or a library below it says goes through
 `Catalogs.hide` before it is logged, stored or answered: texts of such errors have URLs with passwords in them.
 """
@@ -15,7 +17,8 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Invalid, Unavailable
@@ -38,6 +41,8 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_\-]*")
+_SCOPES: Final = "scopes"
+_SCOPE: Final = re.compile(r"[A-Za-z0-9.\-*]{1,250}")
 # Properties whose values are words that every catalog has.
 _COMMON: Final = re.compile(r"type|(s3|gcs|glue|client)\.region|py-(io|catalog)-impl|.*\.(timeout|enabled|path-style)")
 _USER_OF_URL: Final = re.compile(r"(?<=://)[^/@\s]+@")
@@ -47,7 +52,11 @@ _HIDDEN: Final = "***"
 class Catalogs(Mapping[str, Mapping[str, str]]):
     """The catalogs that a node knows: name -> properties of PyIceberg.  The `repr` has no values."""
 
-    def __init__(self, catalogs: Mapping[str, Mapping[str, str]]) -> None:
+    def __init__(
+        self, catalogs: Mapping[str, Mapping[str, str]], scopes: Mapping[str, Sequence[str]] | None = None
+    ) -> None:
+        """`scopes`: by the catalogs that are not for all of them."""
+        self._scopes = {name: tuple(patterns) for name, patterns in (scopes or {}).items()}
         self._catalogs = {name: dict(properties) for name, properties in catalogs.items()}
         self._secrets = sorted(set(_secrets(self._catalogs)), key=len, reverse=True)
 
@@ -72,6 +81,16 @@ class Catalogs(Mapping[str, Mapping[str, str]]):
         if name not in self._catalogs:
             raise Invalid(f"there is no catalog {name} in the node's configuration; {nearest(name, self._catalogs)}")
         return self._catalogs[name]
+
+    def for_scope(self, name: str, scope: str) -> Mapping[str, str]:
+        """Return the properties of a catalog for streams of a scope.  Raises Invalid: the node has none of that name,
+        or it is for other scopes."""
+        found, patterns = self.properties(name), self._scopes.get(name)
+        if patterns is not None and not any(fnmatchcase(scope, pattern) for pattern in patterns):
+            raise Invalid(
+                f"catalog {name} is not for streams of scope {scope}: the node's operator decides, by its scopes"
+            )
+        return found
 
     def hide(self, text: str) -> str:
         """Return a text without secrets and addresses of any catalog, and bounded."""
@@ -104,7 +123,21 @@ def parse_catalogs(text: str) -> Catalogs:
         raise Invalid(f"this is not TOML{f': {place[1]}' if place else ''}") from None
     if len(found) > MAX_CATALOGS:
         raise Invalid(f"there are {len(found)} catalogs: at most {MAX_CATALOGS}")
-    return Catalogs({name: _properties(name, properties) for name, properties in found.items()})
+    scopes = {
+        name: _taken_scopes(name, properties)
+        for name, properties in found.items()
+        if isinstance(properties, dict) and _SCOPES in properties
+    }
+    return Catalogs({name: _properties(name, properties) for name, properties in found.items()}, scopes)
+
+
+def _taken_scopes(name: str, properties: dict[str, object]) -> list[str]:
+    """Remove the scopes from the properties of a catalog, and return them.  Raises Invalid."""
+    found = properties.pop(_SCOPES)
+    patterns = found if isinstance(found, list) else []
+    if not patterns or any(not isinstance(each, str) or _SCOPE.fullmatch(each) is None for each in patterns):
+        raise Invalid(f'catalog {name[:40]}: scopes are a list of names, as ["shop", "team-*"]')
+    return patterns
 
 
 def _properties(name: str, properties: object) -> dict[str, str]:

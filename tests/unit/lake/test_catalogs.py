@@ -70,6 +70,21 @@ def test_what_a_library_says_is_bounded():
     assert len(parse_catalogs(FILE).hide("x" * 100_000)) <= 500
 
 
+def test_catalog_is_for_the_scopes_that_its_operator_names():
+    catalogs = parse_catalogs('[lake]\nuri = "x"\nscopes = ["shop", "team-*"]\n[all]\nuri = "x"')
+    assert "scopes" not in catalogs.for_scope("lake", "shop")
+    assert catalogs.for_scope("lake", "team-7") == catalogs.for_scope("all", "other") == {"uri": "x"}
+    for scope in ("other", "shop2", "Team-7", "team"):
+        with pytest.raises(Invalid, match=f"catalog lake is not for streams of scope {scope}"):
+            catalogs.for_scope("lake", scope)
+
+
+@pytest.mark.parametrize("scopes", ["[]", '"shop"', "[7]", '["a/b"]', '[""]'])
+def test_scopes_that_are_none_are_refused(scopes):
+    with pytest.raises(Invalid, match="scopes are a list of names"):
+        parse_catalogs(f'[lake]\nuri = "x"\nscopes = {scopes}')
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [

@@ -48,7 +48,7 @@ def check(key: JobKey, settings: bytes, config: JobConfig) -> None:
     """Check that a stream may become this table.  Raises Invalid: the settings are wrong, the node has no such catalog,
     or packages are not installed."""
     chosen = decode_settings(settings)
-    config.catalogs.properties(chosen.catalog)
+    config.catalogs.for_scope(chosen.catalog, key.stream.scope)
     require("lake", "a stream's Iceberg table")
 
 
@@ -122,6 +122,7 @@ class IcebergJobs:
         from sarit.process.jobs.stream_source import StreamSource
 
         world, settings = self._world, decode_settings(job.settings)
+        world.config.catalogs.for_scope(settings.catalog, job.key.stream.scope)  # what the operator says now
         env, session = world.env, world.client.session
         worker = env.threads.worker("iceberg")
         source = StreamSource(session, job.key.stream, env.clock)
