@@ -1,7 +1,7 @@
 # The verbs of this project, in one place.  `make help` lists those of every day, `make help-all` all of them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help help-all setup demo check test lint traced format generate docs clean prove bench trace cluster wheel soak models scale trickle bit-flips backups observability console-browser rest-fuzz cluster-failover cluster-rolling cluster-upgrade cluster-components bookkeeper-kills lake-kills runbooks interop-processes training interop-registry interop-security spark-cluster spark-kills spark-matrix security-scan deploy-check release wheel-matrix newcomer
+.PHONY: help help-all setup demo check test lint traced format generate docs clean prove bench trace cluster wheel soak models scale trickle bit-flips backups observability console-browser rest-fuzz cluster-failover cluster-rolling cluster-upgrade cluster-components bookkeeper-kills lake-kills runbooks interop-processes training interop-registry interop-security spark-cluster spark-kills spark-matrix lake-readers security-scan deploy-check release wheel-matrix newcomer
 
 # Tests start hundreds of processes: without bytecode each of them compiles Sarit again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -186,6 +186,9 @@ spark-kills: setup  ## 40 kill -9 of Spark drivers, executors, workers and the n
 
 spark-matrix: setup  ## the tests of the Spark connector with PySpark 4.1, 4.2 and 4.3, each in .cache (about an hour)
 	@$(BIN)/python -m tests.spark.matrix $(SPARK)
+
+lake-readers: setup  ## Presto, Trino, DuckDB, Spark and PyIceberg read the tables of streams that are committed to (5 minutes; needs Java, Maven; Trino: Java 24)
+	@$(BIN)/pytest -m long tests/lake_readers
 
 ##@ Releases
 

@@ -155,6 +155,7 @@ COSTS = {
     "tests/examples/": "docs",
     "tests/guides/": "docs",
     "tests/interop/": "interop",
+    "tests/lake_readers/": "spark",
     "tests/security/test_official_client.py": "interop",
     "tests/cluster/": "cluster",
     "tests/components/": "cluster",
