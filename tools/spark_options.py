@@ -12,6 +12,7 @@ from typing import Final
 
 from sarit.spark import options as common
 from sarit.spark.formats import options as formats
+from sarit.spark.iceberg import options as iceberg
 from sarit.spark.registry import options as registry
 from sarit.spark.sink import options as sink
 from sarit.spark.source import options as source
@@ -27,6 +28,7 @@ TABLES: Final = {
     "Schema registry": registry.OPTIONS,
     "Writing streams": sink.OPTIONS,
     "Metadata and key-value tables": tables.OPTIONS,
+    "Iceberg tables of streams": iceberg.OPTIONS,
 }
 HEAD: Final = """# Options of the Spark connector
 

@@ -9,12 +9,10 @@ import asyncio
 import json
 import threading
 import time
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyiceberg.catalog import load_catalog
-from pyiceberg.exceptions import NoSuchTableError
 
 import sarit
 import sarit.aio
@@ -23,14 +21,13 @@ from sarit.core.names import StreamName
 from sarit.env.real import real_env
 from sarit.lake import cuts
 from sarit.lake.committer import Committer
-from sarit.lake.numbered_metadata import write_numbered_metadata
 from sarit.lake.pyiceberg_tables import PyIcebergTables
 from sarit.process.jobs.stream_source import StreamSource
 from sarit.serializers.payload_columns import json_columns
 from tests.limits import HANG_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from sarit.core.cuts import StreamCut
     from sarit.lake.catalogs import Catalogs
@@ -101,10 +98,12 @@ def event_of(number: int) -> bytes | Envelope:
 class JsonChoice:
     """The columns of the stream's JSON: EARLIER, and LATER from the moment `evolved` is set."""
 
+    wants_sample = False
+
     def __init__(self) -> None:
         self.evolved = False
 
-    async def choose(self) -> str:
+    async def choose(self, before: str, sample: Sequence[bytes]) -> str:
         """Return the name of the columns."""
         return "later" if self.evolved else "earlier"
 
@@ -175,10 +174,6 @@ class CommittedStream:
 
     async def _saved(self, state: bytes, held: StreamCut | None) -> None:
         """Save nothing: this committer is not started again."""
-        if self.settings.numbered_metadata:
-            for name in (self.settings.identifier, self.settings.dead_letters):
-                with suppress(NoSuchTableError):
-                    write_numbered_metadata(self.catalog().load_table(name))
 
     def stop(self) -> None:
         """End the stream, and wait until all of it is in the table."""

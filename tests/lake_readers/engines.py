@@ -162,11 +162,15 @@ def duckdb() -> SqlProgram:
     return SqlProgram(python, "duckdb_child.py")
 
 
+def jars() -> str:
+    """Return Iceberg's jars for Spark, as `spark.jars` takes them."""
+    return ",".join(str(jar) for jar in sorted(Path(class_path("spark-iceberg")[:-2]).glob("*.jar")))
+
+
 def spark(catalogs: Mapping[str, Mapping[str, str]]) -> SqlProgram:
     """Return Spark with Iceberg's runtime and catalogs of these names and properties."""
     python = matrix.installed(SPARK)
-    jars = ",".join(str(jar) for jar in sorted(Path(class_path("spark-iceberg")[:-2]).glob("*.jar")))
-    settings = {"spark.jars": jars}
+    settings = {"spark.jars": jars()}
     for name, properties in catalogs.items():
         settings[f"spark.sql.catalog.{name}"] = "org.apache.iceberg.spark.SparkCatalog"
         settings |= {f"spark.sql.catalog.{name}.{key}": value for key, value in properties.items()}

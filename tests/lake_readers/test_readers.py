@@ -5,6 +5,7 @@ S3 by a REST catalog: PyIceberg, Spark, Trino."""
 
 from __future__ import annotations
 
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
@@ -12,12 +13,14 @@ from typing import Any
 import pyarrow.compute as pc
 import pytest
 
+import sarit
 from sarit.lake.catalogs import Catalogs
 from sarit.lake.settings import IcebergSettings
 from tests.contract.s3 import s3_server
 from tests.lake_readers import engines
 from tests.lake_readers.committed_stream import AFTER_EVOLUTION, DAMAGED, EVOLVES_AT, QUESTION, CommittedStream
 from tests.nodes import RunningNode
+from tests.spark import matrix
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
@@ -176,3 +179,31 @@ def test_table_on_s3_is_read_by_way_of_a_rest_catalog(node, tmp_path):
             check_evolution(reader)
             table = reader._table.replace("orders", "orders__dlq")
             assert reader.ask(f'SELECT count(*) FROM {table} WHERE "offset" >= 0') == [(stream.damaged,)], name
+
+
+def test_sparks_own_sink_writes_each_micro_batch_once(node, tmp_path):
+    """Spark dies after Iceberg's commit of a micro-batch, and before it notes it: the micro-batch is repeated."""
+    with sarit.connect(node.controller) as client:
+        client.create_scope("sink")
+        client.create_stream("sink/numbers", segments=2)
+    python = matrix.installed(engines.SPARK)
+    arguments = (f"file://{tmp_path}/warehouse", str(tmp_path / "checkpoint"), engines.jars())
+    command = [str(python), "-m", "tests.lake_readers.spark_sink_child", node.controller, "sink/numbers", *arguments]
+
+    def run(numbers):
+        with sarit.connect(node.controller) as client, client.writer("sink/numbers") as writer:
+            for number in numbers:
+                writer.write(str(number), key=str(number % 7))
+        done = subprocess.run(
+            command, env=matrix.environment(python), capture_output=True, text=True, timeout=600, check=False,
+            cwd=matrix.ROOT,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr[-3000:]
+        return [int(text) for text in done.stdout.split()]
+
+    assert run(range(1000)) == [1000, 1000, sum(range(1000))]
+    commits = tmp_path / "checkpoint" / "commits"
+    last = max(int(file.name) for file in commits.iterdir() if file.name.isdecimal())
+    (commits / str(last)).unlink()
+    (commits / f".{last}.crc").unlink(missing_ok=True)
+    assert run(range(1000, 1500)) == [1500, 1500, sum(range(1500))]

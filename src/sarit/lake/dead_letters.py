@@ -75,6 +75,8 @@ class DeadLetters:
         """Return the table, created if there is none.  Raises TableProblem, Unavailable, Invalid."""
         schema = layout.dead_letter_schema(naive_times=self._settings.naive_times)
         properties = {cuts.FORMAT: cuts.TABLE_FORMAT, cuts.STREAM_ID: self._stream_id}
+        if self._settings.numbered_metadata:
+            properties[cuts.NUMBERED_METADATA] = "true"
         view = self._tables.load(self._identifier)
         if view is None:
             with suppress(Exists):

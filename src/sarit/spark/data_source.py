@@ -12,6 +12,7 @@ from sarit.spark import versions
 from sarit.spark.client import first_event
 from sarit.spark.formats.columns import Projection, read_schema
 from sarit.spark.formats.options import parse_formats
+from sarit.spark.iceberg.options import is_view, parse_view, refuse_view
 from sarit.spark.sink import at_least_once, exactly_once
 from sarit.spark.sink.columns import RowsToEvents
 from sarit.spark.sink.options import parse_write
@@ -61,6 +62,10 @@ class SaritSource(DataSource):
             return schema_of(parse_metadata(self.options, default_address()).kind)
         if is_table(self.options):
             return table_schema(parse_table_read(self.options, default_address()))
+        if is_view(self.options):
+            from sarit.spark.iceberg.reader import view_schema
+
+            return view_schema(parse_view(self.options, default_address()))
         return read_schema(self._formats(), self._first_event)
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -70,6 +75,10 @@ class SaritSource(DataSource):
             return MetadataReader(parse_metadata(self.options, default_address()), schema)
         if is_table(self.options):
             return TableReader(parse_table_read(self.options, default_address()), schema)
+        if is_view(self.options):
+            from sarit.spark.iceberg.reader import ViewReader
+
+            return ViewReader(parse_view(self.options, default_address()), schema)
         options, formats = parse_read(self.options, default_address()), self._formats()
         if formats.noted_time:
             raise Invalid("option notedTime is for streaming reads: a batch read has no column noted_time")
@@ -78,6 +87,7 @@ class SaritSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return a streaming read."""
         _refuse_tables(self.options, "is read in batches, by spark.read", written=False)
+        refuse_view(self.options)
         return stream_reader(parse_read(self.options, default_address()), self._projection(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:

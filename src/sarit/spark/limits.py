@@ -34,3 +34,4 @@ SPARK_LAST_EVENTS_BYTES: Final = 1 * MIB  # how far back from the end the last e
 # The step in which event boundaries near the offsets of a filter are searched, and how many steps away at most.
 SPARK_FILTER_STEP_BYTES: Final = 1 * MIB
 SPARK_FILTER_STEPS: Final = 64
+SPARK_VIEW_ATTEMPTS: Final = 3  # to find a snapshot of a table above which the stream is still there
