@@ -27,7 +27,7 @@ from sarit.serializers.payload_columns import json_columns
 from tests.limits import HANG_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from sarit.core.cuts import StreamCut
     from sarit.lake.catalogs import Catalogs
@@ -80,16 +80,21 @@ class Question:
         return True
 
 
-def event_of(number: int) -> bytes | Envelope:
+def damaged_event(number: int) -> bytes:
+    """Return what is no JSON."""
+    return b'{"n": %d, ' % number
+
+
+def event_of(number: int, evolves_at: int = EVOLVES_AT) -> bytes | Envelope:
     """Return the event of a number."""
     if number % DAMAGED == DAMAGED - 1:
-        return b'{"n": %d, ' % number
-    small = number if number < EVOLVES_AT else number + (1 << 40)
+        return damaged_event(number)
+    small = number if number < evolves_at else number + (1 << 40)
     value: dict[str, Any] = {
         "n": number, "small": small, "text": "x" * (number % 50), "at": f"2026-01-01T00:{number % 60:02}:00.25Z",
         "tags": [{"name": "one", "weight": number / 2}],
     }  # fmt: skip
-    if number >= EVOLVES_AT:
+    if number >= evolves_at:
         value["more"] = {"twice": 2 * number}
     document = json.dumps(value).encode()
     return document if number % 3 else Envelope(document, key=f"k{number}", event_time=number * 1_000_000)
@@ -115,9 +120,17 @@ class JsonChoice:
 class CommittedStream:
     """A stream and its committer, which runs in a thread; `states`: what the table must have after each commit."""
 
-    def __init__(self, controller: str, stream: str, catalogs: Catalogs, settings: IcebergSettings) -> None:
+    def __init__(
+        self,
+        controller: str,
+        stream: str,
+        catalogs: Catalogs,
+        settings: IcebergSettings,
+        event: Callable[[int], bytes | Envelope] = event_of,
+    ) -> None:
         self.controller, self.stream, self.settings = controller, StreamName.parse(stream), settings
         self._catalogs = catalogs
+        self._event = event
         self._columns = JsonChoice()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._commit()), daemon=True)
         self.rows = self.written = self.damaged = 0
@@ -136,8 +149,9 @@ class CommittedStream:
         count = damaged = 0
         with sarit.connect(self.controller) as client, client.writer(self.stream) as writer:
             for number in numbers:
-                damaged += number % DAMAGED == DAMAGED - 1
-                writer.write(event_of(number), key=str(number % 11))
+                event = self._event(number)
+                damaged += event == damaged_event(number)
+                writer.write(event, key=str(number % 11))
                 count += 1
         self.written += count
         self.damaged += damaged

@@ -10,7 +10,7 @@ import pytest
 import sarit
 from sarit.lake.catalogs import read_catalogs
 from sarit.lake.settings import IcebergSettings
-from tests.lake_readers.committed_stream import DAMAGED, CommittedStream
+from tests.lake_readers.committed_stream import DAMAGED, CommittedStream, event_of
 from tests.nodes import RunningNode
 from tests.spark.slow import SPARK_MAY_BE_SLOW
 
@@ -51,7 +51,9 @@ def catalogs(tmp_path):
 
 def committed(node, catalogs, **settings):
     chosen = IcebergSettings(TABLE, **{"interval_seconds": 1, **settings})
-    return CommittedStream(node.controller, STREAM, read_catalogs(catalogs), chosen)
+    return CommittedStream(
+        node.controller, STREAM, read_catalogs(catalogs), chosen, event=lambda number: event_of(number, 1 << 40)
+    )
 
 
 def view(spark, node, catalogs, stream=STREAM, **options):

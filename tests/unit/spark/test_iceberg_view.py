@@ -16,6 +16,7 @@ from sarit.lake.ports import TableView
 from sarit.lake.problems import TableProblem
 from sarit.spark.iceberg.options import is_view, parse_view, refuse_view
 from sarit.spark.iceberg.planning import planned
+from sarit.spark.iceberg.reader import fitted_tail
 from sarit.spark.iceberg.values import tail_columns, widest
 from sarit.spark.source.options import parse_read
 from sarit.spark.source.ranges import Range
@@ -175,3 +176,10 @@ def test_tail_is_decoded_into_the_columns_of_the_table():
     assert list(read.bad) == [False, True]
     with pytest.raises(Invalid, match=r'give .option\("schemaRegistry"'):
         tail_columns(NAME, values, stream, {"schema-header": "confluent"}, None)
+
+
+def test_values_that_need_wider_columns_are_named():
+    found = pa.record_batch([pa.array([1, 5_000_000_000])], names=["n"])
+    assert fitted_tail(NAME, found.slice(0, 1), pa.schema([("n", pa.int32())])).column(0).to_pylist() == [1]
+    with pytest.raises(Invalid, match="above what table lake.shop.orders has need wider columns"):
+        fitted_tail(NAME, found, pa.schema([("n", pa.int32())]))

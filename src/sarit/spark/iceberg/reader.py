@@ -167,14 +167,14 @@ def _read_tail(options: ViewOptions, part: TailRanges, target: pa.Schema) -> Ite
                 batch = pa.RecordBatch.from_arrays([events, segments, offsets], names=["event", "segment", "offset"])
                 found = rows(batch, part.columns, part.ingested_us, naive_times=part.naive_times).good
                 if found is not None:
-                    yield _fitted(options.table, found, target)
+                    yield fitted_tail(options.table, found, target)
     except Unavailable:
         # Spark repeats the task, which then makes new connections.
         CLIENTS.forget(read.target)
         raise
 
 
-def _fitted(table: str, found: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
+def fitted_tail(table: str, found: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
     """Return rows of the tail in the columns of the read.  Raises Invalid: a value needs wider columns."""
     try:
         return fitted(found, target)
