@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.timeout(900), SPARK_MAY_BE_SLOW]
 
 STREAM = "shop/orders"
 TABLE = "lake.shop.orders"
-READS = 5
+READS = 3
 
 
 @pytest.fixture(scope="module")
@@ -89,8 +89,7 @@ def test_view_is_complete_while_it_is_committed_and_scaled(spark, node, catalogs
             assert good(range(before)) <= found.keys() <= good(range(after))
             assert len({(row.segment, row.offset) for row in rows}) == len(rows)
             in_both += committed_before > 0 and stream.rows < len(rows)
-            if number < 3:
-                stream.scale(4 + 2 * number)
+            stream.scale(4 + 2 * number)
     finally:
         ending.set()
         writer.join()

@@ -71,7 +71,7 @@ class ViewPartition(InputPartition):
     """The part of a read that one task reads."""
 
     def __init__(self, part: TableFiles | TailRanges) -> None:
-        super().__init__(repr(part))
+        super().__init__(type(part).__name__)
         self.part = part
 
 
