@@ -178,8 +178,20 @@ class ShardReader:
     def __repr__(self) -> str:
         return f"ShardReader({self.state.plan.stream}, shard {self.state.shard} of {self.state.shards})"
 
-    def next_rows(self) -> Rows | None:
-        """Return the next events; None at the end.  Raises Truncated, NotFound, Conflict."""
+    def fetch(self) -> tuple[Rows | None, ShardState]:
+        """Return the next events, None at the end, and the position behind them.
+
+        A call that fails may be repeated.  Raises Truncated, NotFound, Conflict."""
+        before = self.state
+        try:
+            return self._next_rows(), self.state
+        except BaseException:
+            # What the readers have taken is lost: the next call reads it again.
+            self.state = before
+            self.close()
+            raise
+
+    def _next_rows(self) -> Rows | None:
         state = self.state
         if state.block is not None:
             # Taken once: the position without it stands behind the block.
@@ -187,12 +199,12 @@ class ShardReader:
             self.state = replace(state, block=None)
             if found.count:
                 return found
-            return self.next_rows()
+            return self._next_rows()
         if state.cursor.block < len(self._work.blocks):
             block = self._work.blocks[state.cursor.block]
             cursor = replace(state.cursor, block=state.cursor.block + 1)
             self.state = replace(state, cursor=cursor, block=block)
-            return self.next_rows()
+            return self._next_rows()
         return self._fill()
 
     def close(self) -> None:

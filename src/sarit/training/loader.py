@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -21,6 +23,8 @@ from sarit.training.state import EpochState, Order, ShardState, check_order, dec
 from sarit.training.tensors import RAISE, SKIP, Form
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     import pyarrow as pa
 
     from sarit.client.core.login import Credentials, Tls
@@ -35,27 +39,66 @@ _NO_END: Final = 'an epoch has an end: give end="tail" (as of now), a cut or its
 
 @dataclass(frozen=True)
 class Settings:
-    """How events become batches.  `skip`: what was truncated is passed over."""
+    """How events become batches.
+
+    `skip`: what was truncated is passed over.  `prefetch`: a thread reads ahead of the caller."""
 
     form: Form
     batch_rows: int = TRAINING_BATCH_ROWS
     drop_last: bool = False
     skip: bool = False
+    prefetch: bool = False
+
+
+class _Taken:
+    """Events of a block, of which some are handed out; `state` is the position behind the block."""
+
+    def __init__(self, rows: Rows, state: ShardState) -> None:
+        self.left = rows.count
+        self._rows = rows
+        self._state = state
+        self._done = 0
+        self._batch = 0  # the next of the batches, and how many of its events are handed out
+        self._within = 0
+
+    def parts(self, most: int) -> Iterator[pa.RecordBatch]:
+        """Yield up to `most` events that are not handed out yet."""
+        within = self._within
+        for batch in self._rows.batches[self._batch :]:
+            if not most:
+                return
+            part = batch.slice(within, most)
+            within, most = 0, most - part.num_rows
+            yield part
+
+    def advance(self, count: int) -> None:
+        """Count events as handed out."""
+        self._done, self.left, self._within = self._done + count, self.left - count, self._within + count
+        while self.left and self._within >= self._rows.batches[self._batch].num_rows:
+            self._within -= self._rows.batches[self._batch].num_rows
+            self._batch += 1
+
+    def state(self) -> ShardState:
+        """Return the position behind the events that are handed out."""
+        return replace(self._state, block=self._rows.rest(self._done, self._state.plan))
 
 
 class Batches(Iterator[dict[str, Any]]):
-    """The batches of one shard, from a position on.  An iterator of one process: no child may go on with it."""
+    """The batches of one shard, from a position on.  An iterator of one process: no child may go on with it.
+
+    A call that fails hands out nothing, and the next one tries again.  While a block is handed out, a thread reads the
+    next one."""
 
     def __init__(self, source: Source, state: ShardState, settings: Settings) -> None:
         self._source: Source | None = source
         self._reader = ShardReader(source, state, skip=settings.skip)
         self._settings = settings
-        self._rows: Rows | None = None
-        self._taken = 0  # of the batches of `_rows`: how many events are handed out
-        self._batch = 0  # the next of the batches of `_rows`, and how many of its events are handed out
-        self._within = 0
+        self._state = state  # behind everything that is handed out, where `_taken` is empty
+        self._taken: deque[_Taken] = deque()
+        self._ended = False
+        self._thread = ThreadPoolExecutor(1, "sarit-training") if settings.prefetch else None
+        self._ahead: Future[tuple[Rows | None, ShardState]] | None = None
         self._process = os.getpid()
-        self._first = state
 
     def __repr__(self) -> str:
         return f"Batches({self._reader!r})"
@@ -69,66 +112,76 @@ class Batches(Iterator[dict[str, Any]]):
         return self._reader.skipped_bytes
 
     def __next__(self) -> dict[str, Any]:
-        """Return the next batch.  Raises Truncated, Corrupt, Conflict, Invalid."""
-        batch = self.next_arrow()
-        if batch is None:
-            raise StopIteration
-        return self._settings.form.values(batch)
-
-    def next_arrow(self) -> pa.RecordBatch | None:
-        """Return the next events as they are stored (event, segment, offset); None at the end."""
+        """Return the next batch.  Raises Truncated, Corrupt, Conflict, Invalid, Unavailable."""
         if self._process != os.getpid():
             raise Invalid(
                 f"these batches belong to process {self._process}, from which this one was forked: begin new ones "
                 "here, from the state"
             )
-        if self._source is None:
-            return None
         wanted = self._settings.batch_rows
+        self._fetch(wanted)
         parts: list[pa.RecordBatch] = []
-        while wanted:
-            if self._rows is None and not self._next_rows():
-                break
-            part = self._part(wanted)
-            parts.append(part)
-            wanted -= part.num_rows
-        if wanted:
-            self.close()
-        if not parts or (wanted and self._settings.drop_last):
-            return None
-        return one_batch(parts)
+        for one in self._taken:
+            parts += one.parts(wanted - sum(part.num_rows for part in parts))
+        count = sum(part.num_rows for part in parts)
+        if not count or (count < wanted and self._settings.drop_last):
+            self._hand_out(count)
+            raise StopIteration
+        values = self._settings.form.values(one_batch(parts))
+        self._hand_out(count)
+        return values
 
-    def _next_rows(self) -> bool:
-        self._rows = self._reader.next_rows()
-        self._taken = self._batch = self._within = 0
-        return self._rows is not None
+    def _hand_out(self, count: int) -> None:
+        while count:
+            first = self._taken[0]
+            some = min(count, first.left)
+            first.advance(some)
+            count -= some
+            self._state = first.state()
+            if not first.left:
+                self._taken.popleft()
 
-    def _part(self, most: int) -> pa.RecordBatch:
-        """Return up to `most` of the next events at hand."""
-        assert self._rows is not None
-        batch = self._rows.batches[self._batch]
-        part = batch.slice(self._within, most)
-        self._within += part.num_rows
-        self._taken += part.num_rows
-        if self._within == batch.num_rows:
-            self._batch, self._within = self._batch + 1, 0
-            if self._batch == len(self._rows.batches):
-                self._rows = None
-        return part
+    def _fetch(self, wanted: int) -> None:
+        """Have `wanted` events, or all that are left.  Raises what reading raises, and has what came before then."""
+        while not self._ended and sum(one.left for one in self._taken) < wanted:
+            rows, state = self._next_rows()
+            if rows is None:
+                self._ended, self._state = True, state if not self._taken else self._state
+                self.close()
+            else:
+                self._taken.append(_Taken(rows, state))
+
+    def _next_rows(self) -> tuple[Rows | None, ShardState]:
+        if self._source is None:
+            raise Invalid("these batches are closed: begin new ones, from the state")
+        if self._thread is None:
+            return self._reader.fetch()
+        ahead = self._ahead or self._thread.submit(self._reader.fetch)
+        self._ahead = None
+        try:
+            found = ahead.result()
+        except BaseException:
+            if not ahead.done():  # Ctrl-C: what it reads is the next call's
+                self._ahead = ahead
+            raise
+        if found[0] is not None:
+            self._ahead = self._thread.submit(self._reader.fetch)
+        return found
 
     def state(self) -> ShardState:
         """Return the position after the last batch that was handed out."""
-        state = self._reader.state
-        if self._rows is None:
-            return state
-        return replace(state, block=self._rows.rest(self._taken, state.plan))
+        return self._state
 
     def close(self) -> None:
         """Stop reading, and release the connections."""
-        self._reader.close()
         source, self._source = self._source, None
-        if source is not None and self._process == os.getpid():
-            source.close()
+        if source is None or self._process != os.getpid():
+            return
+        # A thread that waits for the node ends with the connections.
+        source.close()
+        if self._thread is not None:
+            self._thread.shutdown(cancel_futures=True)
+        self._reader.close()
 
     def __del__(self) -> None:
         if getattr(self, "_source", None) is not None:
@@ -155,6 +208,8 @@ class StreamLoader:
     `interleave`: from how many places of the stream those events come.  `seed`: decides all orders, together with the
     number of the epoch (`set_epoch`).  `rank`, `world_size`: which of how many processes this is, each with a share of
     the events.  `piece_bytes`: into which pieces the stream is divided for that.
+
+    `prefetch`: a thread reads the next events while the caller computes; at most two blocks are in memory then.
 
     `dtype`, `shape`: each event is an array of this form.  `columns`: a reader of payloads
     (`sarit.serializers.payload_columns`).  Without them, values are bytes.  `envelope`: events are envelopes; their
@@ -189,6 +244,7 @@ class StreamLoader:
         on_error: str = RAISE,
         on_truncated: str = RAISE,
         frames: Frames | None = None,
+        prefetch: bool = True,
         retry_timeout: float = DEFAULT_RETRY_TIMEOUT_SECONDS,
         credentials: Credentials | None = None,
         tls: Tls | None = None,
@@ -228,7 +284,7 @@ class StreamLoader:
         self._order = Order(seed, shuffle_rows, interleave)
         self._piece_bytes = piece_bytes
         form = Form(dtype, tuple(shape), columns, envelope, positions, on_error)
-        self._settings = Settings(form, batch_rows, drop_last, on_truncated == SKIP)
+        self._settings = Settings(form, batch_rows, drop_last, on_truncated == SKIP, prefetch)
         self._plan: Plan | None = None
         self._pending: dict[str, Any] | None = None  # a state that was loaded, until the next iteration takes it
         self._batches: Batches | Following | None = None

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sarit.core.errors import Conflict, Invalid, Truncated
+from sarit.core.errors import Conflict, Corrupt, Invalid, Truncated, Unavailable
 from sarit.training.blocks import ShardReader
 from sarit.training.loader import Batches, Settings
+from sarit.training.order import mixed
 from sarit.training.state import EpochState, Order, decode, encode, merge
 from sarit.training.tensors import Form
 from tests.limits import examples
@@ -22,8 +23,8 @@ streams = st.dictionaries(st.integers(0, 1 << 40), lengths, max_size=4)
 orders = st.builds(Order, st.integers(0, 3), st.sampled_from([0, 1, 2, 5, 16, 1000]), st.integers(1, 4))
 
 
-def batches(source: MemorySource, state, rows: int = 3, *, skip: bool = False) -> Batches:
-    return Batches(source, state, Settings(Form(positions=True), rows, skip=skip))
+def batches(source: MemorySource, state, rows: int = 3, *, skip: bool = False, prefetch: bool = False) -> Batches:
+    return Batches(source, state, Settings(Form(positions=True), rows, skip=skip, prefetch=prefetch))
 
 
 def places(batch) -> list[tuple[int, int]]:
@@ -56,7 +57,9 @@ def test_resumed_shard_continues_with_the_next_event(segments, order, shards, da
     expected = rest(batches(source, state))
     found: list[tuple[int, int]] = []
     for _ in range(30):
-        reader = batches(MemorySource(segments, data.draw(st.integers(1, 9))), state, data.draw(st.integers(1, 20)))
+        ahead = data.draw(st.booleans())
+        other = MemorySource(segments, data.draw(st.integers(1, 9)))
+        reader = batches(other, state, data.draw(st.integers(1, 20)), prefetch=ahead)
         for _ in range(data.draw(st.integers(0, 4))):
             batch = next(reader, None)
             if batch is None:
@@ -190,6 +193,66 @@ def test_unshuffled_shard_has_its_events_as_they_are_stored() -> None:
     assert found == source.events()
 
 
+class Failing(MemorySource):
+    """Fails by chance while it reads."""
+
+    chance = 0
+    number = 0
+
+    def read(self, part, start, end):
+        for batch in super().read(part, start, end):
+            self.number = mixed(self.number)
+            if self.number % 100 < self.chance:
+                raise Unavailable("not now")
+            yield batch
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(streams, orders, st.integers(1, 40), st.booleans(), st.integers(1, 20))
+def test_failed_call_is_repeated_without_loss(segments, order, chance, prefetch, rows) -> None:
+    source = Failing(segments)
+    state = EpochState(source.plan(), order, 0).shard(0, 1)
+    expected = rest(batches(source, state))
+    source.chance = chance
+    reader = Batches(source, state, Settings(Form(positions=True), rows, prefetch=prefetch))
+    found: list[tuple[int, int]] = []
+    for _ in range(2000):
+        try:
+            batch = next(reader, None)
+        except Unavailable:
+            state = decode(saved(reader))
+            assert found + rest(batches(MemorySource(segments), state)) == expected
+            source.chance = max(source.chance - 1, 0)
+            continue
+        if batch is None:
+            break
+        found += places(batch)
+    assert found == expected
+
+
+def test_event_that_does_not_fit_is_not_handed_out() -> None:
+    source = MemorySource({0: [4] * 10 + [5] + [4] * 10})
+    state = EpochState(source.plan(), Order(0, 0, 1), 0).shard(0, 1)
+    reader = Batches(source, state, Settings(Form("u1", (4,)), 6))
+    assert len(next(reader)["value"]) == 6
+    for _ in range(2):
+        with pytest.raises(Corrupt, match="the event at 120 of segment 0 has 5 bytes"):
+            next(reader)
+    skipping = Batches(source, decode(saved(reader)), Settings(Form("u1", (4,), on_error="skip"), 6))
+    assert [len(batch["value"]) for batch in skipping] == [5, 6, 3]
+
+
+def test_closed_batches_are_refused_and_their_position_stays() -> None:
+    source = MemorySource({0: [10] * 100})
+    state = EpochState(source.plan(), Order(0, 7, 1), 0).shard(0, 1)
+    reader = Batches(source, state, Settings(Form(positions=True), 5, prefetch=True))
+    found = places(next(reader))
+    reader.close()
+    with pytest.raises(Invalid, match="are closed"):
+        list(reader)
+    assert found + rest(batches(source, decode(saved(reader)))) == rest(batches(source, state))
+
+
 def test_last_batch_is_left_out_by_choice() -> None:
     source = MemorySource({0: [10] * 10})
     whole = EpochState(source.plan(), Order(0, 0, 1), 0)
@@ -204,7 +267,7 @@ def test_block_is_bounded_in_bytes(monkeypatch) -> None:
     monkeypatch.setattr("sarit.training.blocks.TRAINING_BLOCK_BYTES", 1000)
     source = MemorySource({0: [92] * 100})
     reader = ShardReader(source, EpochState(source.plan(), Order(0, 100, 1), 0).shard(0, 1))
-    rows = reader.next_rows()
+    rows, _ = reader.fetch()
     assert rows is not None
     assert rows.count == 10
 
