@@ -381,3 +381,40 @@ def test_tail_is_followed_through_scaling_and_by_several(node) -> None:
     for named in ({"end": "0:abc"}, {"shuffle_rows": 5}, {"frames": FixedFrames(5)}):
         with pytest.raises(sarit.Invalid, match="leave out"):
             StreamLoader("s/tail", follow=True, **named)
+
+
+def _trains(address: str, state: dict | None, pipe) -> None:
+    loader = StreamLoader("s/killed", address=address, **LOADER)
+    if state is not None:
+        loader.load_state_dict(state)
+    for batch in loader:
+        pipe.send((batch["value"], saved(loader)))
+    pipe.send(None)
+
+
+def test_killed_process_goes_on_where_its_last_checkpoint_is(node) -> None:
+    """Of a process that is killed, some batches came behind its last checkpoint: they come again, in the same order."""
+    address, client = node
+    client.create_stream("s/killed", segments=2)
+    events = write(client, "s/killed", 0, 2000)
+    expected = values(StreamLoader("s/killed", address=address, **LOADER))
+    context = multiprocessing.get_context("fork")
+    found: list[bytes] = []
+    state, ended = None, False
+    for steps in (1, 40, 3, 97, 1000):
+        receiving, sending = context.Pipe(duplex=False)
+        child = context.Process(target=_trains, args=(address, state, sending))
+        child.start()
+        sending.close()
+        for _ in range(steps):
+            message = receiving.recv()
+            ended = message is None
+            if ended:
+                break
+            found += message[0]
+            state = message[1]
+        child.kill()
+        child.join()
+    assert ended
+    assert found == expected
+    assert Counter(found) == Counter(events)
