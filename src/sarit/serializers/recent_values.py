@@ -25,6 +25,10 @@ class RecentValues(Generic[K, V]):
     def __repr__(self) -> str:
         return f"<RecentValues, {len(self._held)} of size {self._size}, at most {self._most}>"
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # Another process begins without values: a lock cannot be sent, and values are asked for again.
+        return RecentValues, (self._most, self._share)
+
     def __len__(self) -> int:
         return len(self._held)
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
 from concurrent.futures import ThreadPoolExecutor
 
+from sarit.serializers.http_schemas import ConfluentSchemas
 from sarit.serializers.recent_values import RecentValues
+from sarit.serializers.registry_client import RegistryClient
 
 
 def test_values_that_were_used_longest_ago_are_dropped() -> None:
@@ -55,3 +58,19 @@ def test_threads_may_share_it() -> None:
         for done in [pool.submit(work, first) for first in range(4)]:
             done.result()
     assert len(cache) == 8
+
+
+def test_pickled_cache_begins_empty_with_the_same_bound() -> None:
+    held: RecentValues[int, str] = RecentValues(2)
+    held.put(1, "one")
+    other = pickle.loads(pickle.dumps(held))
+    assert (len(held), len(other)) == (1, 0)
+    for number in range(5):
+        other.put(number, "x")
+    assert len(other) == 2
+
+
+def test_source_of_schemas_goes_to_another_process() -> None:
+    """A loader for training is pickled to its workers with the reader of its payloads."""
+    source = ConfluentSchemas(RegistryClient("http://127.0.0.1:1"))
+    assert "127.0.0.1:1" in repr(pickle.loads(pickle.dumps(source)))
