@@ -55,9 +55,10 @@ def split(events: pa.Array, wanted: Collection[str]) -> tuple[dict[str, pa.Array
 class RowMaker:
     """Makes the rows of one stream; `schema`: their columns."""
 
-    def __init__(self, values: PayloadColumns, meter: ScanMeter) -> None:
-        """Take the columns of values; `meter`: counts payloads that have none."""
+    def __init__(self, values: PayloadColumns, meter: ScanMeter, *, whole: bool = False) -> None:
+        """Take the columns of values; `meter`: counts payloads that have none; `whole`: these are left out."""
         self._values = values
+        self._whole = whole
         self._meter = meter
         self.schema = pa.schema([pa.field(SARIT, SARIT_TYPE), *(one.with_nullable(True) for one in values.schema)])
 
@@ -70,7 +71,7 @@ class RowMaker:
             fields = {field.name for field in SARIT_TYPE}
         wanted = [name for name in columns if name in self.schema.names and name != SARIT]
         inside = fields & set(_OF_ENVELOPES)
-        found, payloads = split(events.column(0), inside) if inside or wanted else ({}, None)
+        found, payloads = split(events.column(0), inside) if inside or wanted or self._whole else ({}, None)
         found |= {"segment": events.column(1), "offset": events.column(2)}
         if "ingested" in fields:
             found["ingested"] = ingested_at(bounds, times_us, events.column(2).to_numpy())
@@ -79,13 +80,16 @@ class RowMaker:
             nulls = (pa.nulls(events.num_rows, field.type) for field in SARIT_TYPE)
             parts = [found.get(field.name, null) for field, null in zip(SARIT_TYPE, nulls, strict=True)]
             arrays[SARIT] = pa.StructArray.from_arrays(parts, fields=list(SARIT_TYPE))
-        if wanted:
+        bad = None
+        if wanted or self._whole:
             decoded = self._values.read(payloads)
-            self._meter.undecoded += int(decoded.bad.sum())
+            bad = decoded.bad
+            self._meter.undecoded += int(bad.sum())
             by_name = dict(zip(self._values.schema.names, decoded.columns, strict=True))
             arrays |= {name: by_name[name] for name in wanted}
         order = list(dict.fromkeys(name if name in self.schema.names else SARIT for name in columns))
-        return pa.RecordBatch.from_arrays([arrays[name] for name in order], schema=self.columns(order))
+        rows = pa.RecordBatch.from_arrays([arrays[name] for name in order], schema=self.columns(order))
+        return rows.filter(pa.array(~bad)) if self._whole and bad is not None and bad.any() else rows
 
     def columns(self, names: Sequence[str]) -> pa.Schema:
         """Return some of the columns."""

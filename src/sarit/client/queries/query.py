@@ -33,7 +33,8 @@ class QueryOptions:
 
     `start`, `end`: between which cuts of each stream; a number is a time, in milliseconds since 1970.  `timeout`: after
     how many seconds it ends with TimedOut.
-    `tables`: Arrow tables by the names that the query has for them.  `values`: which columns streams have."""
+    `tables`: Arrow tables by the names that the query has for them.  `values`: which columns streams have.
+    `catalogs`: of Iceberg, where tables of streams are."""
 
     settings: EngineSettings = field(default_factory=EngineSettings)
     start: Cut | int = "head"
@@ -41,6 +42,7 @@ class QueryOptions:
     timeout: float | None = None
     tables: Mapping[str, Any] = field(default_factory=dict)
     values: ValueOptions = field(default_factory=ValueOptions)
+    catalogs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 async def batches(
@@ -127,7 +129,11 @@ class _Query:
 
         options = self._options
         tables = ClientTables(
-            QueryAccess(self._session, self._bridge, self._meter), options.start, options.end, options.values
+            QueryAccess(self._session, self._bridge, self._meter),
+            options.start,
+            options.end,
+            options.values,
+            options.catalogs,
         )
         self._engine = Engine(tables, options.settings, options.tables)
         self._result = self._engine.run(self._sql, self._meter)

@@ -78,8 +78,17 @@ def read_slices(access: QueryAccess, slices: Sequence[Slice]) -> Generator[pa.Re
     return access.bridge.iterate(reader.arrow_batches())
 
 
-def relation_of(access: QueryAccess, plan: StreamPlan, values: ValueOptions) -> StreamRelation:
-    """Return the relation of a plan.  Blocks.  Raises what `ValueOptions.columns` raises."""
+def relation_of(
+    access: QueryAccess,
+    plan: StreamPlan,
+    values: ValueOptions,
+    *,
+    known: pa.Schema | None = None,
+    whole: bool = False,
+) -> StreamRelation:
+    """Return the relation of a plan.  Blocks.  Raises what `ValueOptions.columns` raises.
+
+    `known`: the columns that earlier values have in a table.  `whole`: events that do not fit are left out."""
     from sarit.sql.rows import RowMaker
 
     def sample() -> Iterator[bytes | None]:
@@ -93,7 +102,8 @@ def relation_of(access: QueryAccess, plan: StreamPlan, values: ValueOptions) -> 
                 if left <= 0:
                     return
 
-    return StreamRelation(access, plan, RowMaker(values.columns(plan.name, plan.properties, sample), access.meter))
+    columns = values.columns(plan.name, plan.properties, sample, known)
+    return StreamRelation(access, plan, RowMaker(columns, access.meter, whole=whole))
 
 
 def _length_of(events: pa.RecordBatch) -> int:
@@ -102,10 +112,12 @@ def _length_of(events: pa.RecordBatch) -> int:
     return int(offsets[last].as_py() - offsets[0].as_py() + len(events.column(0)[last].as_py()) + EVENT_HEADER_BYTES)
 
 
-async def plan_stream(access: QueryAccess, start: StreamCut, end: StreamCut) -> StreamPlan:
-    """Return the plan of what lies between two cuts and is not truncated.  Raises NotFound, Invalid."""
+async def plan_stream(access: QueryAccess, start: StreamCut, end: StreamCut, *, whole: bool = False) -> StreamPlan:
+    """Return the plan of what lies between two cuts.  `whole`: nothing of it may be truncated, else it is skipped.
+
+    Raises NotFound, Invalid, Truncated."""
     session, name = access.session, start.stream
-    slices = await batch.slices_between(session, start, end, skip_truncated=True)
+    slices = await batch.slices_between(session, start, end, skip_truncated=not whole)
     now_ms = session.env.clock.wall_ms()
     try:
         cuts = await recorded_cuts(session, name, now_ms)

@@ -9,6 +9,7 @@ from sarit.client.core import pages
 from sarit.client.core.segments import resolve_cut
 from sarit.client.limits import QUERY_NEAR_NAMES
 from sarit.client.queries.stream_relation import plan_stream, relation_of
+from sarit.client.queries.union_view import table_of, union_of
 from sarit.client.queries.values import ValueOptions
 from sarit.client.search.time_range import cut_behind
 from sarit.core.cuts import StreamCut
@@ -16,7 +17,7 @@ from sarit.core.errors import Invalid, NotFound, SaritError
 from sarit.core.names import StreamName, is_user_name
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Mapping, Sequence
 
     from sarit.client.core.values import Cut
     from sarit.client.queries.access import QueryAccess
@@ -38,19 +39,31 @@ class ClientTables:
         start: Cut | int = "head",
         end: Cut | int = "tail",
         values: ValueOptions | None = None,
+        catalogs: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
+        """Take how streams are read.  `catalogs`: of Iceberg, by their names on the node; a stream whose table is in
+        one of them is the union of the table and of the stream's tail."""
         self._access = access
         self._session = access.session
         self._bridge = access.bridge
         self._start = start
         self._end = end
         self._values = values or ValueOptions()
+        self._catalogs = catalogs or {}
 
     def find(self, path: Sequence[str]) -> Relation | None:
         """Return the relation of a stream; None: there is none.  Raises Forbidden, Invalid, Unavailable."""
         if len(path) != 2 or not all(map(is_user_name, path)):
             return None
-        plan = self._bridge.run(self._plan(StreamName(*path)))
+        name = StreamName(*path)
+        # Between positions of the stream the table has nothing to say, and does not know where they are in it.
+        if self._catalogs and (self._start, self._end) == ("head", "tail"):
+            committed = self._bridge.run(table_of(self._session, name, self._catalogs))
+            if committed is not None:
+                union = union_of(self._access, self._catalogs, committed, self._values)
+                if union is not None:
+                    return union
+        plan = self._bridge.run(self._plan(name))
         return None if plan is None else relation_of(self._access, plan, self._values)
 
     def near(self, path: Sequence[str]) -> Sequence[str]:

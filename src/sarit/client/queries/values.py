@@ -11,6 +11,8 @@ from sarit.core.properties import PRAVEGA
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    import pyarrow as pa
+
     from sarit.core.names import StreamName
     from sarit.serializers.payload_columns import PayloadColumns
     from sarit.serializers.schema_source import SchemaSource
@@ -34,19 +36,23 @@ class ValueOptions:
     schemas: Schemas | None = None
 
     def columns(
-        self, stream: StreamName, properties: Mapping[str, str], sample: Callable[[], Iterable[bytes | None]]
+        self,
+        stream: StreamName,
+        properties: Mapping[str, str],
+        sample: Callable[[], Iterable[bytes | None]],
+        known: pa.Schema | None = None,
     ) -> PayloadColumns:
-        """Return the columns of a stream.  Blocks.
+        """Return the columns of a stream; `known`: those that earlier values have in a table.  Blocks.
 
         Raises Invalid (the stream does not fit the choice), NotFound, Unavailable (the registry), UnusableSchema."""
         from sarit.core.properties import SCHEMA_HEADER
-        from sarit.serializers.column_choice import AUTO, SCHEMA, columns_of_stream
+        from sarit.serializers.column_choice import AUTO, SCHEMA, choose_columns, open_columns
 
         header = properties.get(SCHEMA_HEADER)
         source = None
         if self.choice in (AUTO, SCHEMA) and header is not None:
             source = (self.schemas or http_schemas(None))(header)
-        return columns_of_stream(properties, stream, source, self.choice, sample)
+        return open_columns(choose_columns(properties, stream, source, self.choice, sample, known), source)
 
 
 def http_schemas(url: str | None) -> Schemas:
