@@ -11,11 +11,12 @@ import pytest
 
 import sarit as client_library
 from sarit import aio
+from sarit.client.queries.follow import follow
 from sarit.client.queries.query import QueryOptions, table_of
 from sarit.client.queries.values import ValueOptions
 from sarit.core.envelope import Envelope
 from sarit.core.errors import Invalid, NotFound, TimedOut
-from sarit.sql.meter import TooMuch
+from sarit.sql.meter import ScanMeter, TooMuch
 from tests.nodes import RunningNode
 from tests.test_cli import sarit
 from tests.unit.serializers.memory_schemas import MemorySchemas
@@ -96,14 +97,9 @@ def test_query_from_standard_input_and_between_positions(node):
     [
         ("selec 1", (), 1, 'syntax error at or near "selec" (line 1, column 1: selec 1)'),
         ("SELECT * FROM shop.oders", (), 1, "there is no stream or table shop.oders; near it: shop.orders"),
-        ("SELECT * FROM shop.plain", (), 1, 'near it: shop."plain.x"'),
-        ("SELECT * FROM orders", (), 1, "a stream is named scope.stream"),
         ("SELECT * FROM shop.orders", ("--limit-bytes", "1K"), 2, "of streams.  Go on?  There is no terminal"),
         ("SELECT 1", ("--output", "result.what"), 2, "the name does not say the format"),
         ("SELECT union_value(a := 1) AS u", ("--format", "parquet"), 1, "the column u of the result is of type"),
-        ("SELECT 1", ("--from", "35"), 1, "35"),
-        ("SELECT count(*) FROM range(1000000) a, range(1000000) b WHERE a.range * b.range = 7", ("--timeout", "1"), 1,
-         "the query was not done after 1 seconds"),
     ],
 )  # fmt: skip
 def test_wrong_queries_end_with_the_reason(node, sql, options, code, message):
@@ -140,6 +136,8 @@ def test_client_joins_tables_of_its_caller_and_bounds_what_is_read(client):
         client.sql("SELECT count(*) FROM range(1000000) a, range(1000000) b WHERE a.range * b.range = 7", timeout=1)
     with pytest.raises(NotFound, match=r"near it: shop\.orders"):
         client.sql("SELECT * FROM shop.order")
+    with pytest.raises(NotFound, match=r'near it: shop\."plain\.x"'):
+        client.sql("SELECT * FROM shop.plain")
     with pytest.raises(Invalid, match="limit_bytes"):
         client.sql("SELECT 1", limit_bytes=-1)
 
@@ -168,6 +166,48 @@ def test_values_are_columns_of_json_or_of_the_schema_of_the_stream(node, client)
             return await table_of(client.session, "SELECT sum(id)::BIGINT AS n FROM shop.json", options)
 
     assert asyncio.run(by_schema()).to_pylist() == [{"n": 36}]
+
+
+def test_key_value_tables_are_tables(client):
+    client.tables.create("shop/prices", primary_key_bytes=2, secondary_key_bytes=1)
+    client.table("shop/prices").put_many([((f"k{at}", "x"), f"{at}") for at in range(3)])
+    sql = (
+        "SELECT sum(prices.value::VARCHAR::INTEGER)::BIGINT AS total, count(*) AS events FROM shop.orders "
+        "JOIN shop.prices ON prices.key::VARCHAR = sarit.key AND secondary_key = 'x'::BLOB"
+    )
+    assert client.sql(sql).to_pylist() == [{"total": 300, "events": 300}]
+    assert client.sql("SELECT count(version) AS n FROM shop.prices").to_pylist() == [{"n": 3}]
+    with pytest.raises(TooMuch):
+        client.sql("SELECT * FROM shop.prices", limit_bytes=3)
+
+
+def test_query_follows_the_tail_until_the_stream_is_sealed(client, node):
+    client.create_stream("shop/followed", segments=2)
+
+    async def run():
+        async with aio.connect(node.controller) as client:
+            sql = "SELECT value::VARCHAR AS v FROM shop.followed WHERE contains(value::VARCHAR, '7')"
+            rows, written = [], []
+
+            async def write():
+                for turn in range(3):
+                    async with client.writer("shop/followed") as writer:
+                        for at in range(40):
+                            written.append(f"{turn}-{at}")
+                            writer.write(written[-1], key=str(at))
+                    if turn == 1:
+                        await client.stream("shop/followed").scale(3)
+                await client.seal_stream("shop/followed")
+
+            task = asyncio.create_task(write())
+            async for batch in follow(client.session, sql, QueryOptions(), ScanMeter(None)):
+                rows += batch.column("v").to_pylist()
+            await task
+            assert sorted(rows) == sorted(event for event in written if "7" in event)
+
+    asyncio.run(run())
+    printed, _ = query(node, "SELECT value FROM shop.followed WHERE value = '1-7'::BLOB", "--follow", "--format", "csv")
+    assert printed == "value\n1-7\n"
 
 
 def test_one_query_sees_one_tail_of_a_stream(client):

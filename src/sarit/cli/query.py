@@ -19,18 +19,22 @@ from sarit.cli.option_types import Memory
 from sarit.cli.options import confirm, controller_option, count_of
 from sarit.cli.pipes import end_interrupted
 from sarit.cli.progress import Bar
+from sarit.client.queries.follow import follow as followed
 from sarit.client.queries.query import QueryOptions, batches
 from sarit.client.queries.values import ValueOptions, http_schemas
 from sarit.core.extras import require
 from sarit.core.limits import MIB
 from sarit.core.times import parse_time
 from sarit.env.real import RealClock
+from sarit.lake.catalogs import read_catalogs
 from sarit.sql.limits import MAX_QUERY_CHARS, QUERY_MEMORY_BYTES, UNCONFIRMED_QUERY_BYTES
 from sarit.sql.meter import ScanMeter, TooMuch
 from sarit.sql.sandbox import EngineSettings
 
 if TYPE_CHECKING:
-    from sarit.client.session.session import Session
+    from collections.abc import AsyncGenerator
+
+    import pyarrow as pa
 
 
 @click.command(cls=NamedCommand)
@@ -65,6 +69,15 @@ if TYPE_CHECKING:
     type=click.Path(file_okay=False),
     help="A directory for what exceeds the memory.  [default: the query fails then]",
 )
+@click.option("--follow", is_flag=True, help="Go on with what is appended: of filters and projections of one stream.")
+@click.option(
+    "--catalogs",
+    type=click.Path(dir_okay=False, path_type=Path),
+    envvar="SARIT_CATALOGS",
+    show_envvar=True,
+    metavar="FILE",
+    help="The file of Iceberg catalogs that the node has, too: streams with a table in one are read with it.",
+)
 @click.option("--timeout", type=click.FloatRange(0, min_open=True), help="End the query after so many seconds.")
 @controller_option
 def query(
@@ -79,6 +92,8 @@ def query(
     yes: bool,
     memory: int,
     spill: str | None,
+    follow: bool,
+    catalogs: Path | None,
     timeout: float | None,
     controller: str,
 ) -> None:
@@ -90,6 +105,9 @@ def query(
 
     The query sees each stream as it is when the query begins.  Bounds of sarit.segment, sarit.offset and sarit.ingested
     lessen what is read; a query that reads more than --limit-bytes asks before.
+
+    With --catalogs, a stream that is committed to an Iceberg table is the table and the stream's tail behind it: each
+    event once, also those that the stream has no more.  Key-value tables are tables, too: key, value, version.
     """
     require("sql", "SQL over streams")
     text = sys.stdin.read(MAX_QUERY_CHARS + 1) if sql == "-" else sql
@@ -97,14 +115,17 @@ def query(
     settings = EngineSettings(memory, None, spill, limit_bytes=None if yes else limit_bytes)
     context = click.get_current_context()
     how = ValueOptions(values, lambda header: http_schemas(registry_for(context, registry))(header))
-    options = QueryOptions(settings, _position(start), _position(end), timeout, values=how)
+    known = read_catalogs(None if catalogs is None else str(catalogs))
+    options = QueryOptions(settings, _position(start), _position(end), timeout, values=how, catalogs=known)
+    if follow:
+        _check_follow(chosen, end)
     try:
         try:
-            asyncio.run(_query(controller, text, options, chosen, file))
+            asyncio.run(_query(controller, text, options, chosen, file, follow=follow))
         except TooMuch as error:
             confirm(f"The query reads {_size(error.planned_bytes)} of streams.  Go on?", yes=yes)
             unbounded = replace(options, settings=replace(settings, limit_bytes=None))
-            asyncio.run(_query(controller, text, unbounded, chosen, file))
+            asyncio.run(_query(controller, text, unbounded, chosen, file, follow=follow))
     except KeyboardInterrupt:
         end_interrupted()
 
@@ -119,6 +140,14 @@ def _format_of(form: str | None, file: str | None) -> str:
     return found
 
 
+def _check_follow(form: str, end: str) -> None:
+    """Raises UsageError: an option does not go with --follow."""
+    if form == "parquet":
+        raise click.UsageError("--follow does not end, and a Parquet file is whole at its end: choose another format")
+    if end != "tail":
+        raise click.UsageError("--follow does not end: leave --to away")
+
+
 def _position(text: str) -> str | int:
     """Return a time in milliseconds since 1970; the text of any other position."""
     if text[:1].isdigit() or text.startswith("-") or text == "now":
@@ -130,14 +159,17 @@ def _size(length: int) -> str:
     return f"{length / MIB:,.0f} MiB" if length >= MIB else f"{length:,} bytes"
 
 
-async def _query(controller: str, sql: str, options: QueryOptions, form: str, file: str | None) -> None:
+async def _query(
+    controller: str, sql: str, options: QueryOptions, form: str, file: str | None, *, follow: bool
+) -> None:
     from sarit.client import aio
 
     async with await aio.connect(controller) as client:
         meter = ScanMeter(options.settings.limit_bytes)
-        watch = asyncio.ensure_future(_show_progress(meter)) if sys.stderr.isatty() else None
+        watch = asyncio.ensure_future(_show_progress(meter)) if sys.stderr.isatty() and not follow else None
+        ask = followed if follow else batches
         try:
-            count = await _write(client.session, sql, options, meter, form, file)
+            count = await _write(ask(client.session, sql, options, meter), form, file, at_once=follow)
         finally:
             if watch is not None:
                 watch.cancel()
@@ -149,18 +181,19 @@ async def _query(controller: str, sql: str, options: QueryOptions, form: str, fi
         query_output.echo_rows(count)
 
 
-async def _write(
-    session: Session, sql: str, options: QueryOptions, meter: ScanMeter, form: str, file: str | None
-) -> int:
+async def _write(rows: AsyncGenerator[pa.RecordBatch, None], form: str, file: str | None, *, at_once: bool) -> int:
     count = 0
-    async with aclosing(batches(session, sql, options, meter)) as found:
+    async with aclosing(rows):
         # Nothing is opened before the query is known to be right.
-        first = await anext(found)
+        first = await anext(rows)
         with query_output.opened(file) as stream:
             output = query_output.output_of(form, stream, first.schema)
-            async for batch in found:
+            async for batch in rows:
                 output.write(batch)
                 count += batch.num_rows
+                if at_once and batch.num_rows:
+                    output.flush()
+                    stream.flush()
             output.end()
     return count
 

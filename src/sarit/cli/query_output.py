@@ -36,6 +36,9 @@ class ResultOutput(Protocol):
     def write(self, batch: pa.RecordBatch) -> None:
         """Take rows.  Raises OSError, Invalid (the format cannot hold a column)."""
 
+    def flush(self) -> None:
+        """Write rows that wait for others."""
+
     def end(self) -> None:
         """Write what follows the last row."""
 
@@ -86,13 +89,14 @@ class TableOutput:
             self._waiting.append([_cut(cell(value), self._most) for value in row])
         self._rows += batch.num_rows
         if len(self._waiting) >= QUERY_WIDTH_ROWS:
-            self._flush()
+            self.flush()
 
     def end(self) -> None:
         """Print the rest."""
-        self._flush()
+        self.flush()
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Print the rows that wait, and before the first ones the names."""
         lines: list[list[str]] = []
         if self._widths is None:
             self._widths = [max(map(len, cells)) for cells in zip(self._names, *self._waiting, strict=True)]
@@ -121,6 +125,9 @@ class CsvOutput:
         self._writer.writerows(zip(*columns, strict=True))
         self.end()
 
+    def flush(self) -> None:
+        """Write nothing: no row waits."""
+
     def end(self) -> None:
         """Write what is left."""
         self._file.write(self._text.getvalue().encode(errors="surrogatepass"))
@@ -139,6 +146,9 @@ class JsonOutput:
         lines = [json.dumps(jsonable(row), ensure_ascii=False, allow_nan=False) for row in batch.to_pylist()]
         self._file.write("".join(f"{line}\n" for line in lines).encode())
 
+    def flush(self) -> None:
+        """Write nothing: no row waits."""
+
     def end(self) -> None:
         """Write nothing: no line follows the last row."""
 
@@ -154,6 +164,9 @@ class ArrowOutput:
     def write(self, batch: pa.RecordBatch) -> None:
         """Take rows."""
         self._writer.write_batch(batch)
+
+    def flush(self) -> None:
+        """Write nothing: no row waits."""
 
     def end(self) -> None:
         """Write the end of the stream."""
@@ -176,6 +189,9 @@ class ParquetOutput:
         """Take rows."""
         if batch.num_rows:
             self._writer.write_batch(batch)
+
+    def flush(self) -> None:
+        """Write nothing: no row waits."""
 
     def end(self) -> None:
         """Write the footer."""

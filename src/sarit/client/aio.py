@@ -487,6 +487,7 @@ class Client:
         tables: Mapping[str, Any] | None = None,
         values: str = "auto",
         registry: str | None = None,
+        catalogs: Mapping[str, Mapping[str, str]] | None = None,
     ) -> pa.Table:
         """Return the result of a SELECT over streams, each a table named `scope.stream`; `pip install "sarit[sql]"`.
 
@@ -501,13 +502,17 @@ class Client:
         `spill_directory`, if there is one.  `timeout`: seconds for all of it.  `tables`: Arrow tables that the query
         names, too.
 
+        `catalogs`: Iceberg catalogs by the names that the node has for them, with PyIceberg's properties: a stream with
+        a table in one of them is the table and the stream's tail behind it, each event once.
+
         Raises Invalid (wrong SQL, with its place; memory), NotFound, Forbidden, TooMuch, TimedOut, MissingExtra."""
         from sarit.client.queries.query import QueryOptions, table_of
         from sarit.client.queries.values import ValueOptions, http_schemas
 
         settings = EngineSettings(memory_bytes, None, spill_directory, limit_bytes=limit_bytes)
         how = ValueOptions(values, None if registry is None else http_schemas(registry))
-        return await table_of(self.session, query, QueryOptions(settings, start, end, timeout, tables or {}, how))
+        options = QueryOptions(settings, start, end, timeout, tables or {}, how, catalogs or {})
+        return await table_of(self.session, query, options)
 
     # -- segments -------------------------------------------------------------------------------
 

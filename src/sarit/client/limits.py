@@ -147,4 +147,6 @@ QUERY_BATCHES_AHEAD: Final = 16  # read and not taken by the engine yet
 QUERY_PARALLEL_SEGMENTS: Final = 4
 QUERY_TIMELINE_CUTS: Final = 512  # of one stream; the controller retains fewer
 QUERY_NEAR_NAMES: Final = 3
+QUERY_PAGE_ENTRIES: Final = 2048  # of a key-value table
+FOLLOW_POLL_SECONDS: Final = 0.2  # between two questions for the tail of a stream that a query follows
 QUERY_SAMPLE_EVENTS: Final = 2000  # of which the columns of JSON are inferred

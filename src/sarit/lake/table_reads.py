@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from sarit.core.errors import SaritError, Unavailable
 from sarit.lake.cuts import STREAM_ID, cut_of
-from sarit.lake.layout import SARIT, UTC_TIME, sarit_type
+from sarit.lake.layout import PARTITIONS, SARIT, UTC_TIME, sarit_type
 from sarit.lake.problems import OTHER_STREAM, TableProblem
 from sarit.lake.pyiceberg_tables import PyIcebergTables
 from sarit.lake.table_types import fitted, small_schema
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from sarit.lake.ports import TableView
     from sarit.lake.settings import IcebergSettings
 
+_US_PER_HOUR: Final = 3_600_000_000
 _BOUNDED: Final = ("segment", "ingested")
 
 
@@ -50,6 +51,7 @@ class TableRead:
         self._name = settings.table
         self._table = view.handle
         self._head = view.head
+        self._by_hours = view.partitions == PARTITIONS
         self._tasks: list[Any] = []
         self.files: list[TableFile] = []
 
@@ -86,7 +88,11 @@ class TableRead:
 
     def _file(self, file: Any) -> TableFile:
         found = {name: self._bounds(file, f"{SARIT}.{name}") for name in _BOUNDED}
-        return TableFile(file.file_size_in_bytes, found["segment"], found["ingested"])
+        ingested = found["ingested"]
+        if ingested is None and self._by_hours and file.spec_id == self._table.spec().spec_id:
+            hour = file.partition[0]
+            ingested = None if hour is None else (hour * _US_PER_HOUR, (hour + 1) * _US_PER_HOUR - 1)
+        return TableFile(file.file_size_in_bytes, found["segment"], ingested)
 
     def _bounds(self, file: Any, name: str) -> tuple[int, int] | None:
         from pyiceberg.conversions import from_bytes

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sarit.core.errors import Invalid
+from sarit.sql.followable import check_followable
 from sarit.sql.limits import MAX_QUERY_CHARS
 
 if TYPE_CHECKING:
@@ -35,6 +36,23 @@ class Statement:
 
 def parse_query(engine: duckdb.DuckDBPyConnection, sql: str) -> Statement:
     """Parse a query.  Raises Invalid: it is wrong, and where; it is no SELECT."""
+    found = _parsed(engine, sql)
+    modifiers = [one["type"] for one in found["node"].get("modifiers", ())]
+    return Statement(tuple(dict.fromkeys(_base_tables(found))), modifiers == ["LIMIT_MODIFIER"])
+
+
+def followed_table(engine: duckdb.DuckDBPyConnection, sql: str) -> tuple[str, ...]:
+    """Return the name of the one stream that a query filters and projects.  Raises NotFollowable, Invalid."""
+    found = _parsed(engine, sql)
+    rows = engine.sql(
+        "SELECT DISTINCT function_name FROM duckdb_functions() WHERE function_type = 'aggregate'"
+    ).fetchall()
+    check_followable(found, {name.lower() for (name,) in rows})
+    (path,) = _base_tables(found)
+    return path
+
+
+def _parsed(engine: duckdb.DuckDBPyConnection, sql: str) -> dict[str, Any]:
     if len(sql) > MAX_QUERY_CHARS:
         raise Invalid(f"the query has {len(sql):,} characters, of at most {MAX_QUERY_CHARS:,}")
     ((text,),) = engine.execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchall()
@@ -46,8 +64,8 @@ def parse_query(engine: duckdb.DuckDBPyConnection, sql: str) -> Statement:
         raise Invalid("there is no query: give a SELECT")
     if len(statements) > 1:
         raise Invalid(f"{len(statements)} queries at once: give one")
-    modifiers = [found["type"] for found in statements[0]["node"].get("modifiers", ())]
-    return Statement(tuple(dict.fromkeys(_base_tables(statements[0]))), modifiers == ["LIMIT_MODIFIER"])
+    parsed: dict[str, Any] = statements[0]
+    return parsed
 
 
 def _refusal(sql: str, found: dict[str, Any]) -> str:

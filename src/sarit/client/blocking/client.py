@@ -266,6 +266,7 @@ class Client:
         tables: Mapping[str, Any] | None = None,
         values: str = "auto",
         registry: str | None = None,
+        catalogs: Mapping[str, Mapping[str, str]] | None = None,
     ) -> pa.Table:
         """Return the result of a SELECT over streams, each a table named `scope.stream`; `pip install "sarit[sql]"`.
 
@@ -280,6 +281,9 @@ class Client:
         `spill_directory`, if there is one.  `timeout`: seconds for all of it.  `tables`: Arrow tables that the query
         names, too.
 
+        `catalogs`: Iceberg catalogs by the names that the node has for them, with PyIceberg's properties: a stream with
+        a table in one of them is the table and the stream's tail behind it, each event once.
+
         Raises Invalid (wrong SQL, with its place; memory), NotFound, Forbidden, TooMuch, TimedOut, MissingExtra."""
         return self._run(
             self._inner.sql(
@@ -293,6 +297,7 @@ class Client:
                 tables=tables,
                 values=values,
                 registry=registry,
+                catalogs=catalogs,
             )
         )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from sarit.client.queries.access import QueryAccess
 from sarit.client.queries.loop_bridge import LoopBridge
 from sarit.client.queries.tables import ClientTables
-from sarit.client.queries.values import ValueOptions
+from sarit.client.queries.values import ValueOptions, Values
 from sarit.core.errors import Invalid, TimedOut
 from sarit.core.extras import require
 from sarit.env.background import shielded
@@ -41,7 +41,7 @@ class QueryOptions:
     end: Cut | int = "tail"
     timeout: float | None = None
     tables: Mapping[str, Any] = field(default_factory=dict)
-    values: ValueOptions = field(default_factory=ValueOptions)
+    values: Values = field(default_factory=ValueOptions)
     catalogs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 

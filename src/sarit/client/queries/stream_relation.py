@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from sarit.client.queries.access import QueryAccess
-    from sarit.client.queries.values import ValueOptions
+    from sarit.client.queries.values import Values
     from sarit.client.reader.batch import Slice
     from sarit.core.cuts import StreamCut
     from sarit.core.names import SegmentId, StreamName
@@ -81,7 +81,7 @@ def read_slices(access: QueryAccess, slices: Sequence[Slice]) -> Generator[pa.Re
 def relation_of(
     access: QueryAccess,
     plan: StreamPlan,
-    values: ValueOptions,
+    values: Values,
     *,
     known: pa.Schema | None = None,
     whole: bool = False,

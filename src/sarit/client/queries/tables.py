@@ -1,4 +1,6 @@
-"""The tables that a client's query can name: streams, as `scope.stream`."""
+"""The tables that a client's query can name: streams, as `scope.stream`, and key-value tables, as `scope.table`.
+
+Of a stream and a table of one name, the stream is found."""
 
 from __future__ import annotations
 
@@ -10,8 +12,9 @@ from sarit.client.core.segments import resolve_cut
 from sarit.client.limits import QUERY_NEAR_NAMES
 from sarit.client.queries.stream_relation import plan_stream, relation_of
 from sarit.client.queries.union_view import table_of, union_of
-from sarit.client.queries.values import ValueOptions
+from sarit.client.queries.values import ValueOptions, Values
 from sarit.client.search.time_range import cut_behind
+from sarit.client.tables.table import Table
 from sarit.core.cuts import StreamCut
 from sarit.core.errors import Invalid, NotFound, SaritError
 from sarit.core.names import StreamName, is_user_name
@@ -38,7 +41,7 @@ class ClientTables:
         access: QueryAccess,
         start: Cut | int = "head",
         end: Cut | int = "tail",
-        values: ValueOptions | None = None,
+        values: Values | None = None,
         catalogs: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
         """Take how streams are read.  `catalogs`: of Iceberg, by their names on the node; a stream whose table is in
@@ -48,7 +51,7 @@ class ClientTables:
         self._bridge = access.bridge
         self._start = start
         self._end = end
-        self._values = values or ValueOptions()
+        self._values: Values = values or ValueOptions()
         self._catalogs = catalogs or {}
 
     def find(self, path: Sequence[str]) -> Relation | None:
@@ -64,13 +67,24 @@ class ClientTables:
                 if union is not None:
                     return union
         plan = self._bridge.run(self._plan(name))
-        return None if plan is None else relation_of(self._access, plan, self._values)
+        if plan is not None:
+            return relation_of(self._access, plan, self._values)
+        return self._bridge.run(self._table(name))
 
     def near(self, path: Sequence[str]) -> Sequence[str]:
         """Return names of streams that are like one that was not found, as SQL has them."""
         if len(path) != 2:
             return ()
         return self._bridge.run(self._near(*path))
+
+    async def _table(self, name: StreamName) -> Relation | None:
+        from sarit.client.queries.table_relation import TableRelation
+
+        table = Table(self._session, name)
+        try:
+            return TableRelation(self._access, table, await table.config())
+        except NotFound:
+            return None
 
     async def _plan(self, name: StreamName) -> StreamPlan | None:
         try:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sarit.client.queries.access import QueryAccess
     from sarit.client.queries.stream_relation import StreamPlan
     from sarit.client.queries.union_relation import UnionRelation
+    from sarit.client.queries.values import Values
     from sarit.client.session.session import Session
     from sarit.core.cuts import StreamCut
     from sarit.core.names import StreamName
@@ -52,7 +53,7 @@ async def table_of(
 
 
 def union_of(
-    access: QueryAccess, catalogs: Mapping[str, Mapping[str, str]], committed: CommittedStream, values: ValueOptions
+    access: QueryAccess, catalogs: Mapping[str, Mapping[str, str]], committed: CommittedStream, values: Values
 ) -> UnionRelation | None:
     """Return the union of the table and the tail behind it; None: nothing was committed yet.  Blocks.
 
@@ -68,9 +69,10 @@ def union_of(
     if table is None or table.cut is None:
         return None
     table.plan()
+    chosen = ValueOptions(settings.value, values.schemas if isinstance(values, ValueOptions) else None)
     plan = access.bridge.run(_plan_tail(access, table.cut, settings.table))
     known = table.schema.remove(table.schema.get_field_index(SARIT))
-    tail = relation_of(access, plan, ValueOptions(settings.value, values.schemas), known=known, whole=True)
+    tail = relation_of(access, plan, chosen, known=known, whole=True)
     return UnionRelation(access, table, tail, naive_times=settings.naive_times)
 
 

@@ -25,6 +25,19 @@ class Schemas(Protocol):
         """Return the schemas of events that begin with a header.  Raises NotFound: no registry is known."""
 
 
+class Values(Protocol):
+    """Chooses the columns of streams' values."""
+
+    def columns(
+        self,
+        stream: StreamName,
+        properties: Mapping[str, str],
+        sample: Callable[[], Iterable[bytes | None]],
+        known: pa.Schema | None = None,
+    ) -> PayloadColumns:
+        """Return the columns of a stream; `known`: those that earlier values have in a table.  Blocks."""
+
+
 @dataclass(frozen=True, slots=True)
 class ValueOptions:
     """How values become columns.  `choice`: as of `serializers/column_choice.py`.
