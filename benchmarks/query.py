@@ -7,7 +7,8 @@ object: by query, the median of the rounds of the events a second, and of those 
 time.
 
 - `count`: `SELECT count(*)`.  `filter`: the events that contain a text, counted; `cast`: the same, with values cast to
-  VARCHAR, which escapes what is no text.  `position`: the greatest offset of each segment.  `segment`: the events of one segment, of which the others are left out.
+  VARCHAR, which escapes what is no text.  `position`: the greatest offset of each segment.  `segment`: the events of
+  one segment, of which the others are left out.
 """
 
 from __future__ import annotations
