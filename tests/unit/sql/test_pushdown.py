@@ -41,6 +41,10 @@ def own_answer(table, sql):
         ("sarit.segment >= 1", 4),
         ("sarit.offset < 30", 3),
         ("sarit.segment = 1 AND sarit.offset >= 30", 1),
+        ("sarit.offset = 30", 3),  # the first row of a part
+        ("sarit.offset = 20", 3),  # the last one
+        ("sarit.ingested = '1970-01-01 00:03:00'", 3),
+        ("sarit.ingested = '1970-01-01 00:02:00'", 3),
         ("sarit.ingested >= '1970-01-01 00:03:00'", 3),
         ("sarit.ingested BETWEEN '1970-01-01 00:03:00' AND '1970-01-01 00:04:00'", 3),
         ("sarit.segment = 1 OR sarit.ingested < '1970-01-01 00:01:00'", 4),
