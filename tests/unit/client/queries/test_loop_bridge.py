@@ -97,21 +97,23 @@ def test_iterator_that_is_closed_early_closes_its_source():
     assert numbers.made < 1000
 
 
-def test_whoever_waits_on_the_thread_is_woken_when_the_bridge_is_closed():
+@pytest.mark.parametrize("iterates", [False, True])
+def test_whoever_waits_on_the_thread_is_woken_when_the_bridge_is_closed(iterates):
     async def never():
         await asyncio.Event().wait()
         yield 1
 
     async def work(bridge, on_thread):
-        for call in (lambda: bridge.run(asyncio.Event().wait()), lambda: next(bridge.iterate(never()))):
-            waiting = asyncio.ensure_future(on_thread(call))
-            for _ in range(50):
-                await asyncio.sleep(0.001)
-            assert not waiting.done()
-            bridge.close()
-            with pytest.raises(Unavailable, match="the query has ended"):
-                await waiting
-            bridge = LoopBridge()
+        def call():
+            return next(bridge.iterate(never())) if iterates else bridge.run(asyncio.Event().wait())
+
+        waiting = asyncio.ensure_future(on_thread(call))
+        for _ in range(50):
+            await asyncio.sleep(0.001)
+        assert not waiting.done()
+        bridge.close()
+        with pytest.raises(Unavailable, match="the query has ended"):
+            await waiting
 
     run(work)
 
