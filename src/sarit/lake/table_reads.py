@@ -113,7 +113,11 @@ def open_table(catalogs: Catalogs, settings: IcebergSettings, stream_id: str | N
 
     `stream_id`: the creation id of the stream, in hexadecimal digits.  Raises TableProblem: it is another stream's
     table; Invalid, Unavailable (the catalog), MissingExtra."""
-    view = PyIcebergTables(catalogs, settings.catalog).load(settings.identifier)
+    try:
+        view = PyIcebergTables(catalogs, settings.catalog).load(settings.identifier)
+    except Unavailable:
+        # Two that open a new SQL catalog both create its tables, and one of them fails: they are there now.
+        view = PyIcebergTables(catalogs, settings.catalog).load(settings.identifier)
     if view is None:
         return None
     _check_stream(view.properties, settings.table, stream_id)
