@@ -71,7 +71,11 @@ class Engine:
         self._engine = open_engine(self._settings)
         self._registered = 0
         for name, table in (others or {}).items():
-            self._engine.register(name, table)
+            try:
+                self._engine.register(name, table)
+            except Exception as error:
+                self._engine.close()
+                raise Invalid(f"the table {name} cannot be used in SQL, give one of Arrow: {error}") from None
 
     def run(self, sql: str, meter: ScanMeter | None = None) -> Result:
         """Begin a query; `meter` counts what it reads, and bounds it.

@@ -88,6 +88,11 @@ def test_wrong_queries_are_refused_with_the_reason(tables, sql, kind, text):
     assert text in str(raised.value)
 
 
+def test_table_that_is_none_is_refused(tables):
+    with pytest.raises(Invalid, match="the table prices cannot be used in SQL"):
+        run(tables, "SELECT * FROM prices", prices=7)
+
+
 def test_names_that_differ_in_case_alone_are_not_mixed_up():
     one, other = MemoryRelation(rows_table(ROWS)), MemoryRelation(rows_table(ROWS[:2]))
     tables = MemoryTables({("shop", "orders"): one, ("shop", "Orders"): other})
