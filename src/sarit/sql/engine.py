@@ -82,7 +82,6 @@ class Engine:
 
         Raises Invalid (wrong SQL, with its place), NotFound (a stream), Forbidden, TooMuch."""
 
-        meter = ScanMeter(self._settings.limit_bytes)
         meter = meter or ScanMeter(self._settings.limit_bytes)
         try:
             statement = parse_query(self._engine, explained(sql))

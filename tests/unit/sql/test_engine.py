@@ -10,7 +10,7 @@ import pytest
 from sarit.core.errors import Forbidden, Invalid, NotFound, Truncated
 from sarit.sql.engine import Engine, Interrupted
 from sarit.sql.limits import MAX_QUERY_CHARS
-from sarit.sql.meter import TooMuch
+from sarit.sql.meter import ScanMeter, TooMuch
 from sarit.sql.sandbox import EngineSettings
 from tests.limits import HANG_SECONDS
 from tests.unit.sql.memory_tables import MemoryRelation, MemoryTables, rows_table
@@ -122,6 +122,14 @@ def test_query_that_reads_too_much_is_refused_before_it_reads(tables):
         run(tables, "SELECT * FROM shop.orders ORDER BY value LIMIT 1", few)
     with pytest.raises(TooMuch):
         run(tables, "SELECT * FROM shop.orders a, shop.orders b WHERE a.sarit.offset < 3 AND b.sarit.offset < 3", few)
+
+
+def test_given_meter_counts_what_a_query_plans():
+    meter = ScanMeter(None)
+    engine = Engine(MemoryTables({("shop", "orders"): MemoryRelation(rows_table(ROWS))}), EngineSettings(limit_bytes=1))
+    assert sum(batch.num_rows for batch in engine.run("SELECT value FROM shop.orders", meter)) == 6
+    assert meter.planned_bytes == 6
+    engine.close()
 
 
 def test_query_that_needs_too_much_memory_is_refused():
