@@ -16,7 +16,6 @@ from tests.test_job_processes import ENVIRON, until, write
 pytestmark = pytest.mark.long
 
 PATH = {"PYTHONPATH": ENVIRON["PYTHONPATH"]}
-# `sarit cluster status` has nothing of workers: until they are members, the stream's job has no holder.
 
 
 def worker(cluster: RunningCluster, name: str, *options: str) -> ClusterProcess:
@@ -63,6 +62,9 @@ def test_job_moves_when_its_worker_is_killed_stands_still_or_stops(tmp_path) -> 
 def test_controllers_share_jobs_with_workers(tmp_path) -> None:
     with RunningCluster(tmp_path / "cluster", 1, 2, containers=2, environ=PATH) as cluster:
         own = worker(cluster, "w1")
+        shown = sorted(one["worker"] for one in cluster.status()["workers"])
+        assert shown[:2] == sorted(controller.address for controller in cluster.controllers)
+        assert shown[2].startswith("w1-")
         try:
             with sarit.connect(cluster.controller) as client:
                 client.create_scope("s")

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 NOT_SERVED: Final = 3  # the exit code of `sarit cluster status`; 1 and 2 are of commands that failed
-_LEFT_OUT_EMPTY: Final = ("reasons", "requests")
+_LEFT_OUT_EMPTY: Final = ("reasons", "requests", "workers")
 
 _ALL_STORES: Final = "all"
 _REQUEST_COLUMNS: Final = (
@@ -182,6 +182,7 @@ def _tables(found: ClusterStatus, verdict: Verdict) -> list[tuple[str, Rows, Seq
         ("components", [asdict(one) for one in verdict.components], ["name", "state", "text"]),
         ("stores", stores, ["store", "address", "machine", "weight", "state", "containers", "reported"]),
         ("controllers", [{"controller": f"{host}:{port}"} for host, port in found.controllers], ["controller"]),
+        ("workers", [{"worker": f"{host}:{port}"} for host, port in found.workers], ["worker"]),
         ("containers", containers, ["container", "store", "state", "moving to"]),
         ("requests", _requests(found), _REQUEST_COLUMNS),
     ]

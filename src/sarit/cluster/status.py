@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from sarit.cluster.controller_members import CONTROLLERS, decode
+from sarit.cluster.controller_members import CONTROLLERS, WORKERS, decode
 from sarit.cluster.creation import read_meta
 from sarit.cluster.limits import DRAIN_POLL_SECONDS
 from sarit.cluster.object_requests import on_object_store, read_report
@@ -37,7 +37,8 @@ class ClusterStatus:
     """A cluster at one moment.  `map`: None: there is no map yet.
 
     `requests`: by store, its report of requests to object storage; None: it has no recent report.  Empty if nothing is
-    on an object store.  `received`: by store, the report of its health.  Without reports both are empty."""
+    on an object store.  `received`: by store, the report of its health.  Without reports both are empty.
+    `workers`: the processes that run background jobs."""
 
     meta: ClusterMeta
     stores: Mapping[str, StoreAddress]
@@ -45,6 +46,7 @@ class ClusterStatus:
     map: ContainerMap | None
     requests: Mapping[str, RequestReport | None]
     received: Mapping[str, Received | None] = field(default_factory=dict)
+    workers: tuple[tuple[str, int], ...] = ()
 
     def verdict(self) -> Verdict:
         """Return the verdict on the cluster.  Needs a status with reports."""
@@ -65,6 +67,7 @@ class ClusterView:
         self._cluster = cluster
         self._stores = ZooKeeperMembers(zookeeper, f"{cluster.root}/{STORES}")
         self._controllers = ZooKeeperMembers(zookeeper, f"{cluster.root}/{CONTROLLERS}")
+        self._workers = ZooKeeperMembers(zookeeper, f"{cluster.root}/{WORKERS}")
 
     def __repr__(self) -> str:
         return f"<ClusterView {self._cluster}>"
@@ -75,12 +78,15 @@ class ClusterView:
         Raises Invalid (there is no such cluster), Unavailable."""
         meta = await read_meta(self.registers, self._cluster)
         stores = {name: decode_store(value) for name, value in (await self._stores.list()).items()}
-        controllers = tuple(sorted(decode(value) for value in (await self._controllers.list()).values()))
+        controllers, workers = [
+            tuple(sorted(decode(value) for value in (await members.list()).values()))
+            for members in (self._controllers, self._workers)
+        ]
         found = await read_map(self.registers)
         record = None if found is None else found[0]
         requests = await self._requests(stores) if with_reports and on_object_store(meta) else {}
         received = await self._received(record.stores) if with_reports and record is not None else {}
-        return ClusterStatus(meta, stores, controllers, record, requests, received)
+        return ClusterStatus(meta, stores, controllers, record, requests, received, workers)
 
     async def _received(self, stores: Iterable[str]) -> dict[str, Received | None]:
         reports = await gather(*(read_store_report(self.registers, name) for name in stores))
