@@ -1,8 +1,8 @@
 #!/opt/sarit/bin/python -IS
 """Ask a probe of the process in this container: `sarit-probe livez`, or `readyz`.
 
-The port is that of SARIT_HTTP_PORT, or the one that serves of 9091 (a node, a controller) and 9092 (a store).  The exit
-code is 0 if the probe says yes, and 1 if it says no or nobody answers.
+The port is that of SARIT_HTTP_PORT, or the one that serves of 9091 (a node, a controller), 9092 (a store) and 9093 (a
+worker).  The exit code is 0 if the probe says yes, and 1 if it says no or nobody answers.
 """
 
 import http.client
@@ -33,7 +33,7 @@ def main() -> int:
     """The exit code."""
     probe = sys.argv[1] if len(sys.argv) > 1 else "livez"
     given = os.environ.get("SARIT_HTTP_PORT", "")
-    ports = [int(given)] if given.isdigit() else [9091, 9092]
+    ports = [int(given)] if given.isdigit() else [9091, 9092, 9093]
     for port, tls in [(port, tls) for port in ports for tls in (False, True)]:
         try:
             yes, words = ask(port, probe, tls=tls)

@@ -70,7 +70,12 @@ def test_each_unit_restarts_with_limits_and_waits_for_the_flush(name) -> None:
     unit = _Unit(name)
     assert unit["Service"]["Restart"] == "on-failure"
     assert int(unit["Unit"]["StartLimitBurst"]) > 0
-    least = {"sarit.service": 10, "sarit-store@.service": 60, "sarit-controller@.service": 5}[name]
+    least = {
+        "sarit.service": 10,
+        "sarit-store@.service": 60,
+        "sarit-controller@.service": 5,
+        "sarit-worker@.service": 10,
+    }[name]
     assert int(unit["Service"]["TimeoutStopSec"].removesuffix("s")) > least
 
 
@@ -100,6 +105,8 @@ def test_commands_of_the_cluster_have_options_that_exist(tmp_path) -> None:
     (tmp_path / "cluster.toml").write_text('cluster = "zookeeper://127.0.0.1:2181/first"\n')
     store = parse(command_of("sarit-store@.service", CONFIGURATION_DIRECTORY=str(tmp_path)))
     controller = parse(command_of("sarit-controller@.service", CONFIGURATION_DIRECTORY=str(tmp_path)))
+    worker = parse(command_of("sarit-worker@.service", CONFIGURATION_DIRECTORY=str(tmp_path)))
+    assert worker["cluster"] == store["cluster"]
     assert store["name"] == "host-1"
     assert store["cluster"] == controller["cluster"] == "zookeeper://127.0.0.1:2181/first"
 

@@ -12,6 +12,7 @@ import pytest
 from sarit.controller import jobs as jobs_module
 from sarit.controller import keys
 from sarit.controller.assignment import Assignment
+from sarit.controller.calls.jobs import JobCalls
 from sarit.controller.catalog import Catalog
 from sarit.controller.jobs import Job, JobKey, JobTable
 from sarit.controller.limits import MAX_JOB_SETTINGS_BYTES, MAX_JOB_STATE_BYTES, MAX_JOBS_OF_STREAM
@@ -20,8 +21,10 @@ from sarit.core.cuts import StreamCut
 from sarit.core.errors import Corrupt, Exists, Fenced, Invalid, NotFound, Unavailable
 from sarit.core.names import SegmentId, StreamName
 from sarit.process import worker_role
+from sarit.process.job_kinds import GivenKinds
 from sarit.process.limits import JOB_HOLDER_GRACE_SECONDS
 from sarit.process.worker_role import WorkerRole
+from sarit.rpc.generated import sarit_pb2 as pb
 from sarit.wire.limits import NO_VERSION
 from tests.limits import HANG_SECONDS
 from tests.unit.controller.fakes import Faults, crash_at, fake_env, flaky
@@ -327,6 +330,38 @@ def test_jobs_of_other_buckets_and_of_unknown_kinds_are_left_alone():
         await site.until([subject], lambda: site.last.done)
         assert [job.fence for job in await site.jobs.list(STREAM)] == [1, 0]
         await subject.stop()
+
+    run(main())
+
+
+NAMES = [
+    ("s", "t/j"),
+    ("s", "t/j/count"),
+    ("s", ""),
+    ("s", "none"),
+    ("s/t", "u"),
+    ("", "t"),
+    ("none", "t"),
+    ("s", "\0"),
+]
+
+
+@pytest.mark.parametrize(("scope", "stream"), NAMES)
+def test_job_of_a_stream_that_cannot_be_leaves_no_entry(scope, stream):
+    async def main():
+        site = Installation()
+        await site.start()
+        calls = JobCalls(site.controller.catalog, site.jobs, GivenKinds({"count": site.count}))
+        named = {"scope": scope, "stream": stream}
+        key = {**named, "kind": "count", "name": "a"}
+        for call, request in (
+            (calls.createJob, pb.CreateJobRequest(**key)),
+            (calls.deleteJob, pb.DeleteJobRequest(**key)),
+            (calls.listJobs, pb.ListJobsRequest(**named)),
+        ):
+            with pytest.raises((NotFound, Invalid)):
+                await call(request)
+        assert keys.JOBS_TABLE not in site.world.tables.tables
 
     run(main())
 
