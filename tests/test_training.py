@@ -378,7 +378,7 @@ def test_tail_is_followed_through_scaling_and_by_several(node) -> None:
         readers[0].load_state_dict({**states[0], "of": "shard"})
     with pytest.raises(sarit.Invalid, match="of stream s/tail"):
         StreamLoader("s/other", follow=True, address=address).load_state_dict(states[0])
-    for named in ({"end": "0:abc"}, {"shuffle_rows": 5}, {"frames": FixedFrames(5)}):
+    for named in ({"end": "0:abc"}, {"shuffle_rows": 5}):
         with pytest.raises(sarit.Invalid, match="leave out"):
             StreamLoader("s/tail", follow=True, **named)
 
@@ -418,3 +418,63 @@ def test_killed_process_goes_on_where_its_last_checkpoint_is(node) -> None:
     assert ended
     assert found == expected
     assert Counter(found) == Counter(events)
+
+
+@pytest.mark.parametrize(
+    ("name", "frames", "encode"),
+    [
+        ("s/tailfixed", FixedFrames(7), lambda frame: frame),
+        ("s/tailprefixed", PrefixedFrames(2), lambda frame: len(frame).to_bytes(2, "big") + frame),
+    ],
+)
+def test_frames_at_the_tail_are_followed(node, name, frames, encode) -> None:
+    address, client = node
+    client.create_stream(name)
+    expected = [b"%06d;" % number for number in range(1000)]
+    data = b"".join(map(encode, expected))
+    settings = {"follow": True, "address": address, "frames": frames, "world_size": 2, "batch_rows": 30}
+    readers = [StreamLoader(name, rank=rank, **settings) for rank in range(2)]
+    found, states = [], []
+    with client.byte_writer(name) as writer:
+        writer.write(data[:3000])
+        writer.flush()
+        for reader in readers:
+            found += values(batch for _, batch in zip(range(5), reader, strict=False))
+            states.append(saved(reader))
+        writer.write(data[3000:])
+    client.seal_stream(name)
+    for reader, state in zip(readers, states, strict=True):
+        reader.load_state_dict(state)
+        found += values(reader)
+    assert sorted(found) == expected
+
+
+def test_start_of_followed_frames_is_an_offset(node) -> None:
+    address, client = node
+    client.create_stream("s/offsets")
+    with client.byte_writer("s/offsets") as writer:
+        writer.write(b"abcdefgh")
+    loader = StreamLoader("s/offsets", "x", follow=True, address=address, frames=FixedFrames(3))
+    with pytest.raises(sarit.Invalid, match="give an offset"):
+        next(iter(loader))
+    loader = StreamLoader("s/offsets", 3, follow=True, address=address, frames=FixedFrames(3))
+    assert next(iter(loader))["value"] == [b"def"]
+    loader = StreamLoader("s/offsets", "tail", follow=True, address=address, frames=FixedFrames(3))
+    client.seal_stream("s/offsets")
+    with pytest.raises(sarit.Corrupt, match="sealed in the middle of a frame, which begins at 6"):
+        next(iter(loader))
+
+
+def test_event_that_does_not_fit_stays_before_the_position_of_a_follower(node) -> None:
+    address, client = node
+    client.create_stream("s/odd")
+    with client.writer("s/odd") as writer:
+        writer.write_many([b"1234", b"5678", b"odd", b"9012"])
+    loader = StreamLoader("s/odd", follow=True, address=address, dtype="u1", shape=(4,), batch_rows=2)
+    batches = iter(loader)
+    next(batches)
+    state = saved(loader)
+    for _ in range(2):
+        with pytest.raises(sarit.Corrupt, match="the event at 24 of segment 0 has 3 bytes"):
+            next(batches)
+    assert saved(loader) == state

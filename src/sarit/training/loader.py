@@ -252,7 +252,7 @@ class StreamLoader:
         require("arrow", "A reader for training")
         name = StreamName.parse(stream) if isinstance(stream, str) else stream
         if follow:
-            _check_follow(end, shuffle_rows, frames)
+            _check_follow(end, shuffle_rows)
             end = TAIL
         if end is None:
             raise Invalid(_NO_END)
@@ -350,7 +350,7 @@ class StreamLoader:
         """Return the batches of one of several shards, from the state that was loaded, or else from the beginning.
 
         Raises Invalid (the state is of another shard), NotFound, Conflict (of another stream), Unavailable."""
-        if shards > 1 and isinstance(self._open.frames, PrefixedFrames):
+        if shards > 1 and isinstance(self._open.frames, PrefixedFrames) and not self.follow:
             raise Invalid(
                 f"frames with a length before each have one reader, and these are {shards} (ranks times workers): read "
                 "them by one, or use events or frames of equal length"
@@ -383,9 +383,7 @@ class StreamLoader:
                 f"the position is of shard {state['shard']} of {state['shards']}, and this is shard {shard} of "
                 f"{shards}: who follows a stream cannot change the number of ranks or workers on the way"
             )
-        followed = Following(
-            self._open.target, self.stream, state["cut"], state["creation"], self._settings, shard, shards
-        )
+        followed = Following(self._open, state["cut"], state["creation"], self._settings, shard, shards)
         self._pending = None
         return followed
 
@@ -440,10 +438,8 @@ class StreamLoader:
             self._batches.close()
 
 
-def _check_follow(end: StreamCut | str | int | None, shuffle_rows: int, frames: Frames | None) -> None:
+def _check_follow(end: StreamCut | str | int | None, shuffle_rows: int) -> None:
     if end not in (None, TAIL):
         raise Invalid("who follows a stream gives no end: leave out end, or follow")
     if shuffle_rows:
         raise Invalid("who follows a stream has its events as they are stored: leave out shuffle_rows, or follow")
-    if frames is not None:
-        raise Invalid("frames of a byte stream are read between two offsets: leave out follow")
