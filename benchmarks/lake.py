@@ -1,12 +1,13 @@
 """How fast one process commits a stream into an Iceberg table, and what that costs the writers of the stream.
 
-python -m benchmarks.lake [--events N] [--ingest MB] [--event BYTES] [--pairs N] [--seconds S] [--dir DIR]
+python -m benchmarks.lake [--on worker | node] [--events N] [--ingest MB] [--event BYTES] [--pairs N] [--seconds S]
 
 First, N events are written to four segments, and a committer of its own process takes them from the head into a table
 of a SQLite catalog, as `sarit worker` does: events a second, from the first look at the stream to the last commit.
 
 Then one writer sends events at a fixed rate all the time, open loop: one that is late counts from when it was due.  In
-one turn of each pair, drawn which, a committer follows the stream, with a commit every few seconds.  The figure is the
+one turn of each pair, drawn which, a committer follows the stream, with a commit every few seconds: in that process,
+or with `--on node` as a job in the process of the node.  The figure is the
 median of p95 of the turns beside it, to the median of those without.  Everything shares this machine and one disk.
 """
 
@@ -25,11 +26,13 @@ import time
 from contextlib import suppress
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+import sarit
 from benchmarks.figures import certain_range
 from benchmarks.harness import ROOT, Load, SaritNode, load
 from sarit.core.limits import EVENT_HEADER_BYTES
+from sarit.lake.settings import IcebergSettings
 
 if TYPE_CHECKING:
     from sarit.core.cuts import StreamCut
@@ -44,6 +47,10 @@ KEPT_PART: Final = 0.97
 """Of the rate: a turn that was slower says how much more there was to do than could be done, and nothing else."""
 
 
+def _catalog(directory: Path) -> dict[str, str]:
+    return {"type": "sql", "uri": f"sqlite:///{directory}/c.db", "warehouse": f"file://{directory}/warehouse"}
+
+
 async def commit(
     controller: str, directory: Path, table: str, chosen: dict[str, Any], *, whole: bool
 ) -> dict[str, Any]:
@@ -55,19 +62,17 @@ async def commit(
     from sarit.lake.columns import BinaryChoice
     from sarit.lake.committer import Committer
     from sarit.lake.pyiceberg_tables import PyIcebergTables
-    from sarit.lake.settings import IcebergSettings
     from sarit.process.jobs.stream_source import StreamSource
 
     async def save(state: bytes, held: StreamCut | None) -> None:
         pass
 
-    catalog = {"type": "sql", "uri": f"sqlite:///{directory}/c.db", "warehouse": f"file://{directory}/warehouse"}
     env = real_env()
     worker = env.threads.worker("lake")
     settings = IcebergSettings(f"lake.bench.{table}", value="binary", **chosen)
     async with await sarit.aio.connect(controller) as client:
         source = StreamSource(client.session, StreamName.parse(STREAM), env.clock)
-        tables = PyIcebergTables(Catalogs({"lake": catalog}), "lake")
+        tables = PyIcebergTables(Catalogs({"lake": _catalog(directory)}), "lake")
         committer = Committer(settings, source, tables, BinaryChoice(), save, env, worker)
         began = time.monotonic()
         try:
@@ -108,11 +113,41 @@ def serve(controller: str, directory: Path) -> None:
         print(json.dumps(asyncio.run(work)), flush=True)
 
 
+class NodeCommitter:
+    """A job of the node itself, which commits in the process that serves the writers."""
+
+    def __init__(self, controller: str) -> None:
+        self._client = sarit.connect(controller)
+        self._began = 0.0
+        self._answer: dict[str, Any] = {}
+
+    def say(self, line: str) -> None:
+        """Create a job ("follow TABLE"), or end it ("end")."""
+        stream = self._client.stream(STREAM)
+        if line == "end":
+            (job,) = stream.jobs()
+            if job.problem:
+                raise SystemExit(f"the job failed: {job.problem}")
+            self._answer = {"rows": int(job.state.get("rows", "0")), "seconds": time.monotonic() - self._began}
+            stream.delete_job("iceberg")
+            return
+        settings = IcebergSettings(f"lake.bench.{line.split()[1]}", value="binary", start="tail", interval_seconds=3)
+        self._began = time.monotonic()
+        stream.create_job("iceberg", settings.encode())
+
+    def answer(self) -> dict[str, Any]:
+        """Return what the job counted."""
+        return self._answer
+
+    def end(self) -> None:
+        """End the client."""
+        self._client.close()
+
+
 class CommitterProcess:
     """A process that commits on demand."""
 
     def __init__(self, controller: str, directory: Path) -> None:
-        (directory / "warehouse").mkdir()
         self._process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.lake", "--serve", controller, "--dir", str(directory)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT,
@@ -139,32 +174,42 @@ class CommitterProcess:
         self._process.wait()
 
 
+Committing: TypeAlias = "CommitterProcess | NodeCommitter"
+
+
 def measure(options: argparse.Namespace) -> None:
     """Run, and print."""
     directory = Path(tempfile.mkdtemp(prefix="lake-", dir=options.dir))
-    node = SaritNode(directory / "site").start(plain=True)
-    committer = CommitterProcess(node.endpoint, directory)
+    (directory / "warehouse").mkdir()
+    catalogs = directory / "catalogs.toml"
+    catalogs.touch(mode=0o600)
+    lines = [f"{name} = {json.dumps(text)}" for name, text in _catalog(directory).items()]
+    catalogs.write_text("\n".join(["[lake]", *lines, ""]))
+    node = SaritNode(directory / "site", 1, "--catalogs", str(catalogs)).start(plain=True)
+    whole = CommitterProcess(node.endpoint, directory)
+    committer = NodeCommitter(node.endpoint) if options.on == "node" else whole
     try:
         load("sarit_admin", {"controller": node.endpoint, "streams": {STREAM: SEGMENTS}})
         writing = {"controller": node.endpoint, "stream": STREAM, "event_bytes": options.event}
         load("sarit_write", writing | {"seconds": 600, "events": options.events, "many": True})
         print(f"load of the machine {os.getloadavg()[0]:.1f}", flush=True)
-        committer.say("whole first")
-        found = committer.answer()
+        whole.say("whole first")
+        found = whole.answer()
         print(f"  {found['rows'] / found['seconds']:,.0f} events/s of {options.event} bytes into the table: "
               f"{found['rows']:,} in {found['seconds']:.1f} s, {found['commits']} commits, {found['files']} files",
               flush=True)  # fmt: skip
         if options.pairs:
             _show(*_turns(node.endpoint, options, directory, committer, writing))
     finally:
-        committer.end()
+        for each in {whole, committer}:
+            each.end()
         Load.end_all()
         node.stop()
         shutil.rmtree(directory, ignore_errors=True)
 
 
 def _turns(
-    controller: str, options: argparse.Namespace, directory: Path, committer: CommitterProcess, writing: dict[str, Any]
+    controller: str, options: argparse.Namespace, directory: Path, committer: Committing, writing: dict[str, Any]
 ) -> tuple[list[bool], list[dict[str, Any]], float, list[dict[str, Any]]]:
     """Which turns had a committer, what the writer says of each turn, the part of its rate that it kept, and what was
     committed."""
@@ -211,6 +256,7 @@ def _show(turns: list[bool], spans: list[dict[str, Any]], kept_part: float, coun
 def main() -> None:
     """Measure, or commit for another process that measures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--on", choices=("worker", "node"), default="worker", help="where the stream is followed")
     parser.add_argument("--events", type=int, default=6_000_000, help="that are committed from the head")
     parser.add_argument("--ingest", type=int, default=17, help="MB of appends in a second beside the committer")
     parser.add_argument("--event", type=int, default=100, help="bytes of an event")

@@ -30,6 +30,7 @@ from sarit.lake import commits, cuts, layout
 from sarit.lake.dead_letters import DeadLetters
 from sarit.lake.job_state import Intent, JobState
 from sarit.lake.limits import (
+    COMMIT_ATTEMPTS,
     MAX_SAMPLE_EVENTS,
     MAX_TAIL_POLL_SECONDS,
     MIN_TAIL_POLL_SECONDS,
@@ -165,6 +166,7 @@ class Committer:
             await asyncio.sleep(self._poll_seconds())
         end = await self._source.next_cut(start, self.settings.target_bytes)
         if end == start:
+            await asyncio.sleep(self._poll_seconds())
             return False
         ingested_ms = await self._source.ingested_ms(start)
         if self._empty is not None and self._empty[0] == start:
@@ -250,21 +252,37 @@ class Committer:
     async def _append(
         self, table: TableView, intent: Intent, written: _Written, summary: dict[str, str], properties: dict[str, str]
     ) -> None:
-        try:
-            await self._run(lambda: self._tables.append(table, written.files, summary, properties))
-        except Conflict as error:
-            self.statistics.conflicts += 1
+        """Commit an intent's files, again on a newer snapshot if others have committed something else meanwhile."""
+        for _ in range(COMMIT_ATTEMPTS):
+            try:
+                await self._run(partial(self._tables.append, table, written.files, summary, properties))
+            except Conflict as error:
+                self.statistics.conflicts += 1
+                _log.info("commit %s into table %s conflicts: %s", intent.commit, self.settings.table, error)
+            except Unavailable:
+                self.statistics.unknown_outcomes += 1
+                raise
+            else:
+                await self._note(written)
+                return
             # Load the table before anything is deleted: a catalog behind a proxy that repeats requests may say Conflict
             # of a commit that was made.
             seen = await self._run(lambda: self._tables.load(self._name))
-            if seen is not None and not has_commit(seen, intent.commit):
-                await self._run(lambda: self._tables.delete(table, written.files))
-            _log.info("commit %s into table %s is tried again: %s", intent.commit, self.settings.table, error)
-            return
-        except Unavailable:
-            self.statistics.unknown_outcomes += 1
-            raise
-        await self._note(written)
+            if seen is None or has_commit(seen, intent.commit):
+                return
+            if not self._is_open(seen, intent):
+                break
+            table = seen
+        await self._run(partial(self._tables.delete, table, written.files))
+        raise Unavailable(f"table {self.settings.table} is changed by others; commit {intent.commit} is tried again")
+
+    def _is_open(self, table: TableView, intent: Intent) -> bool:
+        """Return whether an intent can be committed into a table as it is now."""
+        try:
+            step = commits.next_step(self.settings, self.state, table, self._source.stream, self.state.stream_id)
+        except TableProblem:  # the next load raises it
+            return False
+        return step == commits.Finish(intent)
 
     async def _note(self, written: _Written) -> None:
         """Save that an intent is in the table, if the table says so."""

@@ -33,6 +33,7 @@ ROW_GROUP_BYTES: Final = 16 * MIB  # of Arrow, that are collected for one row gr
 MAX_LAKE_ERROR_CHARACTERS: Final = 300  # of the error of a dead letter, and of a library
 METADATA_FILES_KEPT: Final = 100  # of earlier versions of a table
 MAX_SUMMARY_CUT_CHARACTERS: Final = 128 * KIB  # of a cut in the metadata of a table
+COMMIT_ATTEMPTS: Final = 4  # of one intent with the same files, when others commit at the same time
 MAX_COUNT_DIGITS: Final = 18  # of a number in the summary of a snapshot
 MAX_SAMPLE_EVENTS: Final = 2000  # of a commit, from which columns of JSON are inferred
 SAMPLE_EVENTS_OF_BATCH: Final = 100  # of each batch

@@ -125,6 +125,9 @@ class PyIcebergTables:
         """Append files as one snapshot, and set properties, in one transaction that is tried once.  Raises Conflict,
         Unavailable."""
         table = view.handle
+        # PyIceberg's table becomes what a commit has made of it, so one that was committed to is no view any more.
+        if table.metadata.current_snapshot_id != view.head:
+            raise Conflict(f"table {_dotted(table.name())} was committed to since it was loaded")
         with self._errors(table.name(), "cannot be appended to"):
             transaction = table.transaction()
             transaction.set_properties(dict(properties))
