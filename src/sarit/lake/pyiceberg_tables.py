@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -192,6 +193,12 @@ class PyIcebergTables:
 
 def _dotted(name: Sequence[str]) -> str:
     return ".".join(name)
+
+
+def import_library() -> None:
+    """Import the parts of PyIceberg that tables need, all at once."""
+    for module in ("pyiceberg.catalog", "pyiceberg.io.pyarrow", "pyiceberg.manifest", "pyiceberg.transforms"):
+        import_module(module)
 
 
 class _OneAttempt:

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from sarit.core.errors import Fenced, SaritError
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from sarit.controller.jobs import Job, JobKey, Runner, Save
     from sarit.core.cuts import StreamCut
     from sarit.core.names import StreamName
+    from sarit.env.ports import Worker
     from sarit.lake.settings import IcebergSettings
     from sarit.process.job_kinds import JobConfig, JobWorld
 
@@ -50,6 +52,12 @@ def check(key: JobKey, settings: bytes, config: JobConfig) -> None:
     chosen = decode_settings(settings)
     config.catalogs.for_scope(chosen.catalog, key.stream.scope)
     require("lake", "a stream's Iceberg table")
+
+
+def _import_libraries() -> None:
+    import_module("sarit.process.jobs.iceberg_columns")
+    import_module("sarit.lake.committer")
+    import_module("sarit.lake.pyiceberg_tables").import_library()
 
 
 def runner(world: JobWorld) -> Runner:
@@ -116,6 +124,15 @@ class IcebergJobs:
 
     async def _commit(self, job: Job, save: Save, statistics: LakeStatistics) -> None:
         require("lake", "a stream's Iceberg table")
+        worker = self._world.env.threads.worker("iceberg")
+        try:
+            # On the thread: the libraries take a second, in which the process serves clients.
+            await worker.run(_import_libraries)
+            await self._commit_by(worker, job, save, statistics)
+        finally:
+            await worker.close()
+
+    async def _commit_by(self, worker: Worker, job: Job, save: Save, statistics: LakeStatistics) -> None:
         from sarit.lake.committer import Committer
         from sarit.lake.pyiceberg_tables import PyIcebergTables
         from sarit.process.jobs.iceberg_columns import StreamColumns
@@ -124,7 +141,6 @@ class IcebergJobs:
         world, settings = self._world, decode_settings(job.settings)
         world.config.catalogs.for_scope(settings.catalog, job.key.stream.scope)  # what the operator says now
         env, session = world.env, world.client.session
-        worker = env.threads.worker("iceberg")
         source = StreamSource(session, job.key.stream, env.clock)
         tables = PyIcebergTables(world.config.catalogs, settings.catalog)
         columns = StreamColumns(world.client, job.key.stream, settings, tables, world.schemas, worker)
@@ -140,7 +156,6 @@ class IcebergJobs:
             await committer.run()
         finally:
             await beside.close()
-            await worker.close()
 
     async def _maintain(self, settings: IcebergSettings) -> None:
         """Expire snapshots as the settings say, now and then.  A failure is logged, and tried again."""
