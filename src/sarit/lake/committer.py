@@ -210,6 +210,8 @@ class Committer:
     async def _finish(self, table: TableView, intent: Intent) -> None:
         values = await self._columns.open(intent.columns)
         table = await self._evolve(table, values)
+        if not self._is_open(table, intent):  # the table was loaded again, and has changed
+            return
         letters = DeadLetters(self.settings, self._tables, self.state.stream_id)
         dead = None
         if self._untried != intent.commit:

@@ -93,6 +93,8 @@ async def run(seed: int, rate: float) -> World:
             world.stream.append(word, chance.randrange(9))
         if chance.random() < 0.05:
             world.stream.scale(chance.randrange(1, 4))
+        if chance.random() < 0.2:
+            world.more_columns += 1
         if len(processes) < 2 and not world.catalog.pending and chance.random() < 0.05:
             world.known.add(b"word")  # what could not be decoded can be from now on
         await disturb(world, chance)

@@ -182,20 +182,32 @@ class Numbers:
         return f"no number, {len(payload)} bytes"
 
 
+class GrownNumbers(Numbers):
+    """Numbers, and so many more columns of the same."""
+
+    def __init__(self, known: set[bytes], more: int) -> None:
+        super().__init__(known)
+        self.schema = pa.schema([*Numbers.schema, *(pa.field(f"c{n}", pa.int64()) for n in range(more))])
+
+    def read(self, payloads: pa.Array) -> Rows:
+        found = super().read(payloads)
+        return Rows([*found.columns, *[found.columns[0]] * (len(self.schema) - len(found.columns))], found.bad)
+
+
 class NumberColumns:
-    """`Columns` of numbers."""
+    """`Columns` of numbers.  `more()`: how many more columns there are by now."""
 
     wants_sample = False
 
-    def __init__(self, known: set[bytes] | None = None) -> None:
-        self._columns = Numbers(known)
+    def __init__(self, known: set[bytes], more: Callable[[], int]) -> None:
+        self._known = known
+        self._more = more
 
     async def choose(self, before: str, sample: Sequence[bytes]) -> str:
-        return "numbers"
+        return str(self._more())
 
     async def open(self, chosen: str) -> Numbers:
-        assert chosen == "numbers"
-        return self._columns
+        return GrownNumbers(self._known, int(chosen))
 
 
 class Row:
@@ -271,6 +283,7 @@ class World:
         self.row = Row()
         self.clock = Clock()
         self.known: set[bytes] = set()
+        self.more_columns = 0
         self.settings = IcebergSettings("lake.shop.orders", **{"interval_seconds": 0, "target_bytes": 200, **chosen})
         self._seeds = random.Random(seed)
 
@@ -285,7 +298,7 @@ class World:
             self.settings,
             source,
             tables,
-            NumberColumns(self.known),
+            NumberColumns(self.known, lambda: self.more_columns),
             save,
             env,
             Worker(self._seeds),
