@@ -166,22 +166,29 @@ async def _query(
 
     async with await aio.connect(controller) as client:
         meter = ScanMeter(options.settings.limit_bytes)
-        watch = asyncio.ensure_future(_show_progress(meter)) if sys.stderr.isatty() and not follow else None
+        progress = _Progress(meter) if sys.stderr.isatty() and not follow else None
         ask = followed if follow else batches
         try:
-            count = await _write(ask(client.session, sql, options, meter), form, file, at_once=follow)
+            # What is printed ends the bar; a file is written beside it.
+            printing = progress if file is None else None
+            count = await _write(ask(client.session, sql, options, meter), form, file, printing, at_once=follow)
         finally:
-            if watch is not None:
-                watch.cancel()
-                with suppress(asyncio.CancelledError):
-                    await watch
+            if progress is not None:
+                await progress.end()
     if meter.undecoded:
         click.echo(f"sarit: {count_of(meter.undecoded, 'event')} did not fit the schema: the values are null", err=True)
     if form == "table" and sys.stdout.isatty():
         query_output.echo_rows(count)
 
 
-async def _write(rows: AsyncGenerator[pa.RecordBatch, None], form: str, file: str | None, *, at_once: bool) -> int:
+async def _write(
+    rows: AsyncGenerator[pa.RecordBatch, None],
+    form: str,
+    file: str | None,
+    bar: _Progress | None,
+    *,
+    at_once: bool,
+) -> int:
     count = 0
     async with aclosing(rows):
         # Nothing is opened before the query is known to be right.
@@ -189,6 +196,8 @@ async def _write(rows: AsyncGenerator[pa.RecordBatch, None], form: str, file: st
         with query_output.opened(file) as stream:
             output = query_output.output_of(form, stream, first.schema)
             async for batch in rows:
+                if bar is not None:
+                    await bar.end()
                 output.write(batch)
                 count += batch.num_rows
                 if at_once and batch.num_rows:
@@ -198,16 +207,28 @@ async def _write(rows: AsyncGenerator[pa.RecordBatch, None], form: str, file: st
     return count
 
 
-async def _show_progress(meter: ScanMeter) -> None:
-    """Show a bar on standard error, from the moment at which the query knows what it reads."""
-    bar, planned, done = Bar(), 0, 0
-    try:
-        while True:
-            await asyncio.sleep(PROGRESS_POLL_SECONDS)
-            if meter.planned_bytes != planned:
-                planned, done = meter.planned_bytes, 0
-                bar.begin("reading", planned)
-            bar.add(meter.read_bytes - done)
-            done = meter.read_bytes
-    finally:
-        bar.end()
+class _Progress:
+    """A bar on standard error, from the moment at which the query knows what it reads."""
+
+    def __init__(self, meter: ScanMeter) -> None:
+        self._meter = meter
+        self._task = asyncio.ensure_future(self._run())
+
+    async def end(self) -> None:
+        """End the bar; called once or more often."""
+        self._task.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._task
+
+    async def _run(self) -> None:
+        bar, planned, done = Bar(), 0, 0
+        try:
+            while True:
+                await asyncio.sleep(PROGRESS_POLL_SECONDS)
+                if self._meter.planned_bytes != planned:
+                    planned, done = self._meter.planned_bytes, 0
+                    bar.begin("reading", planned)
+                bar.add(self._meter.read_bytes - done)
+                done = self._meter.read_bytes
+        finally:
+            bar.end()
