@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sarit.core.names import StreamName
     from sarit.training.access import OpenStream
     from sarit.training.frames import Frames
-    from sarit.training.loader import Settings
+    from sarit.training.settings import Settings
 
 FOLLOW = "follow"
 

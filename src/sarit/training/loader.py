@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from sarit.client.limits import DEFAULT_RETRY_TIMEOUT_SECONDS
@@ -19,6 +19,7 @@ from sarit.training.blocks import Rows, ShardReader, one_batch
 from sarit.training.follow import Following, check_following, following_state
 from sarit.training.frames import PrefixedFrames
 from sarit.training.limits import TRAINING_BATCH_ROWS, TRAINING_INTERLEAVE, TRAINING_PIECE_BYTES
+from sarit.training.settings import Settings
 from sarit.training.state import EpochState, Order, ShardState, check_order, decode, encode, shard_of
 from sarit.training.tensors import RAISE, SKIP, Form
 
@@ -35,19 +36,6 @@ if TYPE_CHECKING:
     from sarit.training.source import Source
 
 _NO_END: Final = 'an epoch has an end: give end="tail" (as of now), a cut or its text, or follow=True'
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How events become batches.
-
-    `skip`: what was truncated is passed over.  `prefetch`: a thread reads ahead of the caller."""
-
-    form: Form
-    batch_rows: int = TRAINING_BATCH_ROWS
-    drop_last: bool = False
-    skip: bool = False
-    prefetch: bool = False
 
 
 class _Taken:

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from sarit.core.errors import Conflict, Corrupt, Invalid, Truncated, Unavailable
 from sarit.training.blocks import ShardReader
-from sarit.training.loader import Batches, Settings
+from sarit.training.loader import Batches
 from sarit.training.order import mixed
+from sarit.training.settings import Settings
 from sarit.training.state import EpochState, Order, decode, encode, merge
 from sarit.training.tensors import Form
 from tests.limits import examples
