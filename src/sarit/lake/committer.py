@@ -307,7 +307,8 @@ class Committer:
         statistics.files += files
         statistics.dead_letters += dead_letters
         statistics.lost_bytes += lost_bytes
-        statistics.behind_since_ms = None
+        # Until the stream is polled again: what is behind this commit is about as old as what it has.
+        statistics.behind_since_ms = statistics.ingested_ms or None
         state = step.state
         await self._store(
             replace(

@@ -10,8 +10,8 @@ class LakeStatistics:
     """Counts of one committer since it started, and its last readings.
 
     `lag_bytes`: of the stream behind the table's cut, when it was polled last.  `behind_since_ms`: since when there is
-    something behind; None: nothing is.  `ingested_ms`: the time of the rows that are written now.  `problem`: why
-    nothing is committed; empty: it is."""
+    something behind, or how old it may be while a table catches up; None: nothing is.  `ingested_ms`: the time of the
+    rows that are written now.  `problem`: why nothing is committed; empty: it is."""
 
     commits: int = 0
     rows: int = 0
@@ -28,5 +28,5 @@ class LakeStatistics:
     problem: str = ""
 
     def lag_seconds(self, now_ms: int) -> float:
-        """Return for how long something has been behind the table's cut."""
+        """Return how old the oldest is that the table does not have."""
         return 0.0 if self.behind_since_ms is None else max(0, now_ms - self.behind_since_ms) / 1000

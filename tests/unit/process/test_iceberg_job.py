@@ -1,18 +1,23 @@
 """The kind of job that makes a stream an Iceberg table: what may be created, and its metrics."""
 
+import asyncio
+from types import SimpleNamespace
+
 import pytest
 
 from sarit.admin.metric_table import METRICS
 from sarit.controller.jobs import JobKey
 from sarit.core.errors import Invalid
 from sarit.core.names import StreamName
-from sarit.lake.catalogs import Catalogs
+from sarit.env.real import real_env
+from sarit.lake.catalogs import Catalogs, open_catalog
 from sarit.lake.problems import FOREIGN, TableProblem, name_in
 from sarit.lake.settings import IcebergSettings
 from sarit.lake.statistics import LakeStatistics
 from sarit.process.job_kinds import JobConfig
-from sarit.process.jobs.iceberg import check
+from sarit.process.jobs.iceberg import IcebergJobs, check
 from sarit.process.jobs.iceberg_samples import samples
+from sarit.process.limits import SERIES_AFTER_END_SECONDS
 
 CONFIG = JobConfig(Catalogs({"lake": {"uri": "sqlite://"}}))
 KEY = JobKey("iceberg", StreamName("shop", "orders"), "main")
@@ -66,3 +71,58 @@ def test_series_are_bounded(monkeypatch):
 def test_text_of_a_problem_is_no_label():
     assert name_in("lake of secrets: password") == ""
     assert name_in(str(TableProblem(FOREIGN, "x"))) == FOREIGN
+
+
+class LateClock:
+    """A clock that is a day ahead."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def monotonic(self):
+        return self.now
+
+    def wall_ms(self):
+        return real_env().clock.wall_ms() + 86_400_000
+
+
+def jobs_of(catalogs, clock):
+    env = SimpleNamespace(clock=clock, threads=real_env().threads)
+    return IcebergJobs(SimpleNamespace(env=env, config=JobConfig(catalogs), client=SimpleNamespace(session=None)))
+
+
+def test_old_snapshots_are_removed_by_schedule(tmp_path, monkeypatch):
+    pa = pytest.importorskip("pyarrow", reason="sarit[lake] is not installed")
+    pytest.importorskip("pyiceberg", reason="sarit[lake] is not installed")
+    monkeypatch.setattr("sarit.process.jobs.iceberg.MIN_MAINTENANCE_SECONDS", 0.01)
+    monkeypatch.setattr("sarit.process.jobs.iceberg.MAX_MAINTENANCE_SECONDS", 0.01)
+    catalogs = Catalogs({"lake": {"uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"file://{tmp_path}"}})
+    catalog = open_catalog(catalogs, "lake")
+    catalog.create_namespace("shop")
+    rows = pa.table({"n": pa.array([1], pa.int64())})
+    table = catalog.create_table("shop.orders", rows.schema)
+    for _ in range(3):
+        table.append(rows, snapshot_properties={"sarit.cut.to": "c"})
+
+    async def run():
+        maintaining = asyncio.ensure_future(jobs_of(catalogs, LateClock())._maintain(SETTINGS))
+        async with asyncio.timeout(30):
+            while len(table.refresh().metadata.snapshots) > 1:
+                assert not maintaining.done()
+                await asyncio.sleep(0.01)
+        maintaining.cancel()
+        await asyncio.gather(maintaining, return_exceptions=True)
+
+    asyncio.run(run())
+    assert table.scan().to_arrow().num_rows == 3
+
+
+def test_metrics_of_a_table_end_some_time_after_its_last_run_here():
+    clock = LateClock()
+    jobs = jobs_of(Catalogs({}), clock)
+    job = SimpleNamespace(key=SimpleNamespace(stream=StreamName("shop", "orders")), settings=b"{}", state=b"")
+    with pytest.raises(Invalid, match="name no table"):
+        asyncio.run(jobs.run(job, None))
+    assert ("sarit_iceberg_stopped", ("shop/orders", "other"), 1) in list(jobs.samples())
+    clock.now = SERIES_AFTER_END_SECONDS + 1
+    assert list(jobs.samples()) == []

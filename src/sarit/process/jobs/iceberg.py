@@ -114,8 +114,9 @@ class IcebergJobs:
         """Note how far a table is behind, whose job has just failed: perhaps before it could tell."""
         from sarit.process.jobs.stream_source import StreamSource
 
-        clock, state = self._world.env.clock, JobState.decode(job.state)
+        clock = self._world.env.clock
         with suppress(SaritError):
+            state = JobState.decode(job.state)
             source = StreamSource(self._world.client.session, job.key.stream, clock)
             cut = state.cut or await source.edge(decode_settings(job.settings).start)
             counters.lag_bytes = await source.bytes_behind(cut)
