@@ -67,8 +67,9 @@ async def asked(page, sql: str) -> str:
 def test_query_by_keyboard_and_see_table_bars_and_errors(run) -> None:
     async def test(world) -> None:
         async with world.browser.page() as page:
-            await world.browser.open(page, "query")
-            await until(page, "document.querySelector('#query-sql').value.includes('FROM shop.orders')")
+            await world.browser.open(page, "streams/shop/orders")
+            await page.locator("button:text-is('Query')").click()
+            await until(page, "document.querySelector('#query-sql')?.value.includes('FROM shop.orders')")
             assert await page.evaluate("document.activeElement.id") == "query-sql"
             said = await asked(
                 page, "SELECT sarit.segment AS s, count(*) AS events FROM shop.orders GROUP BY ALL ORDER BY 1"

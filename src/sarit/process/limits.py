@@ -45,6 +45,7 @@ QUERY_PAGE_CELL_CHARS: Final = 2000
 QUERY_CSV_ROWS: Final = 10_000_000
 QUERY_CSV_BYTES: Final = 64 * MIB
 QUERY_ERROR_CHARS: Final = 8 * KIB
+QUERY_ANSWER_BYTES: Final = 8 * MIB  # of one message of the process
 QUERY_PIPE_BYTES: Final = 256 * KIB  # read from the process at once
 MAX_QUERY_SCANS: Final = 256  # open at once in one query
 MAX_QUERY_TABLES: Final = 64

@@ -29,6 +29,7 @@ from sarit.env.background import Background, shielded
 from sarit.process.limits import (
     CONSOLE_MAX_QUERIES,
     QUERY_ADDRESS_BYTES,
+    QUERY_ANSWER_BYTES,
     QUERY_CHILD_MEMORY_BYTES,
     QUERY_CPU_SECONDS,
     QUERY_CSV_BYTES,
@@ -165,7 +166,7 @@ class _Run:
         self._clock = env.clock
         self._request = request
         self._seconds = seconds
-        self._frames = Frames()
+        self._frames = Frames(QUERY_ANSWER_BYTES)
         self._tables = QueryTables(client, request, schemas)
         self._worker = env.threads.worker("query")
         self._process: asyncio.subprocess.Process | None = None

@@ -241,8 +241,20 @@ def _answer(link: Link, query: Query, descriptors: int) -> None:
     link.send(frame(Kind.COLUMNS, {"columns": columns_of(result.schema), "guard": guard}))
     texts = _Texts(result, query)
     for text in texts:
-        link.send(Frame(Kind.ROWS, text))
+        for piece in pieces(text) if query.form == "csv" else (text,):
+            link.send(Frame(Kind.ROWS, piece))
     link.send(frame(Kind.DONE, {"rows": texts.rows, "complete": texts.complete}))
+
+
+def pieces(text: bytes, size: int = 4 * QUERY_TEXT_BYTES) -> Iterator[bytes]:
+    """Yield a text in pieces of at most `size` bytes, none of which ends within a character."""
+    start = 0
+    while start < len(text):
+        end = min(start + size, len(text))
+        while end < len(text) and text[end] & 0xC0 == 0x80:
+            end -= 1
+        yield text[start:end]
+        start = end
 
 
 class _Texts:

@@ -81,7 +81,6 @@ class Engine:
         """Begin a query; `meter` counts what it reads, and bounds it.
 
         Raises Invalid (wrong SQL, with its place), NotFound (a stream), Forbidden, TooMuch."""
-
         meter = meter or ScanMeter(self._settings.limit_bytes)
         try:
             statement = parse_query(self._engine, explained(sql))
@@ -93,8 +92,19 @@ class Engine:
         except SaritError:
             raise
         except Exception as error:
-            raise translated(error, meter) from None
+            raise translated(self._with_place(sql, error), meter) from None
         return Result(reader, meter)
+
+    def _with_place(self, sql: str, error: Exception) -> Exception:
+        """Return an error of planning with its place in the query, which DuckDB names only if asked in another way."""
+        import duckdb
+
+        if isinstance(error, duckdb.BinderException | duckdb.CatalogException) and "\nLINE " not in str(error):
+            try:
+                self._engine.execute(sql)
+            except duckdb.Error as again:
+                return again
+        return error
 
     def interrupt(self) -> None:
         """End the query under way, which then raises Interrupted; called on any thread."""

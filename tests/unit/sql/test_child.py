@@ -11,6 +11,7 @@ import subprocess
 import sys
 
 from sarit.core.limits import MIB
+from sarit.sql.child import pieces
 from sarit.sql.child_protocol import Frames, Kind
 from tests.limits import HANG_SECONDS
 from tests.unit.sql.driver import EVENTS, answer
@@ -45,6 +46,16 @@ def test_result_is_cut_at_rows_and_at_bytes():
     assert 100 < len(found.text) <= 107
 
 
+def test_a_long_text_is_sent_in_pieces_of_whole_characters():
+    text = "aé€😀" * 10
+    for size in range(4, 40):
+        found = list(pieces(text.encode(), size))
+        assert "".join(piece.decode() for piece in found) == text
+        assert max(map(len, found)) <= size
+    whole = answer("SELECT repeat('é', 3000000) AS a", "csv", text_bytes=8 * MIB)
+    assert whole.text.decode() == f"a\r\n{'é' * 3_000_000}\r\n"
+
+
 def test_errors_are_those_of_the_parent_or_name_the_place():
     assert answer("SELECT * FROM shop.secret").error == {"kind": "forbidden", "text": "ann may not read shop/secret"}
     missing = answer("SELECT * FROM shop.ordrs").error
@@ -53,6 +64,9 @@ def test_errors_are_those_of_the_parent_or_name_the_place():
     wrong = answer("SELECT (1").error
     assert wrong is not None
     assert "(line 1, column " in wrong["text"]
+    unknown = answer("SELECT price,\n  nope FROM shop.orders").error
+    assert unknown is not None
+    assert "LINE 2:   nope FROM" in unknown["text"]
     too_much = answer("SELECT * FROM shop.orders", limit_bytes=8999).error
     assert too_much is not None
     assert too_much["planned_bytes"] == 9000

@@ -60,7 +60,7 @@ async function show() {
     const session = await api.getSession();
     const ended = [];
     end = () => ended.forEach((each) => each());
-    await view({ root, parts: rest, params, writes: session.writes, user: session.user ?? "", schemas: session.schemas, onEnd: (each) => ended.push(each) });
+    await view({ root, parts: rest, params, writes: session.writes, user: session.user ?? "", schemas: session.schemas, queries: session.queries, onEnd: (each) => ended.push(each) });
   } catch (error) {
     if (asked) return;
     fill(root, h("h1", {}, name), failure(error));

@@ -10,6 +10,9 @@ const KEPT = 30; // queries of this browser
 const STORE = "sarit-queries";
 const MAX_BARS = 40;
 
+/** Where a stream is queried: the page with the first example in its editor. */
+export const queryOf = (scope, stream) => `#/query?sql=${encodeURIComponent(samples(`${ident(scope)}.${ident(stream)}`)[0])}`;
+
 export async function query({ root, params, onEnd }) {
   const about = await api.get("/query");
   const head = h("div", { class: "head" }, h("h1", {}, "Query"));

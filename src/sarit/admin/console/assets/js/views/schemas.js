@@ -38,7 +38,7 @@ export async function schemas({ root, params, onEnd }) {
         ["Latest", (g) => (g.latest ? f.count(g.latest.number) : "–"), "num"],
         ["Schema id", (g) => (g.latest ? f.count(g.latest.schema_id) : "–"), "num"],
         ["Compatibility", (g) => g.policy],
-        ["", (g) => [!g.gone && !g.versions && g.deleted > 0 && badge("warn", "deleted"), g.mode && g.mode !== "READWRITE" && badge("info", g.mode)]],
+        ["State", (g) => [!g.gone && !g.versions && g.deleted > 0 && badge("warn", "deleted"), g.mode && g.mode !== "READWRITE" && badge("info", g.mode)]],
       ], page.rows, now.q ? "No group has such a name." : "No schema is registered yet."),
       pager(page.total, true, now.offset, LIMIT, (offset) => change({ offset })));
     } catch (error) {
@@ -85,7 +85,7 @@ export async function schema({ root, parts, params, onEnd }) {
     panel("Versions", table("Versions", [
       ["Version", (one) => link(`${hashOf(namespace, group)}?version=${one.number}`, f.count(one.number))], ["Schema id", (one) => f.count(one.schema_id), "num"],
       ["Format", (one) => one.kind], ["Type", (one) => (one.type ? h("code", {}, one.type) : "–")],
-      ["Registered", (one) => (one.created_ms ? f.moment(one.created_ms) : "–")], ["", (one) => one.deleted && badge("warn", "deleted")],
+      ["Registered", (one) => (one.created_ms ? f.moment(one.created_ms) : "–")], ["State", (one) => one.deleted && badge("warn", "deleted")],
     ], [...found.versions].reverse(), "This group has no version.")),
     numbers.length > 0 && panel("Text", h("div", { class: "filters" }, version, other), shown));
   async function text(n) {

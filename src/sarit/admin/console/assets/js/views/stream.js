@@ -8,6 +8,7 @@ import * as shell from "../shell.js";
 import { heat } from "./heat.js";
 import { PAST, placeField } from "./places.js";
 import { policyFields } from "./policies.js";
+import { queryOf } from "./query.js";
 import { search } from "./search.js";
 import { tail } from "./tail.js";
 import { writeEvent } from "./write.js";
@@ -37,7 +38,7 @@ export async function stream(context) {
   onEnd(() => clearInterval(timer));
   fill(root,
     h("nav", { class: "crumbs", "aria-label": "Breadcrumb" }, link("#/streams", "Streams"), " / ", link(`#/streams?scope=${encodeURIComponent(scope)}`, scope)),
-    h("div", { class: "head" }, h("h1", {}, name, " ", info.sealed && badge("", "sealed")), h("div", { class: "actions" }, write)),
+    h("div", { class: "head" }, h("h1", {}, name, " ", info.sealed && badge("", "sealed")), h("div", { class: "actions" }, context.queries && h("button", { type: "button", onclick: () => go(queryOf(scope, name)) }, "Query"), write)),
     figures,
     h("nav", { class: "tabs", "aria-label": "Parts of the stream" }, TABS.map(([id, text]) =>
       h("a", { href: `${hash}/${id}`, "aria-current": id === tab ? "page" : null }, text))),
