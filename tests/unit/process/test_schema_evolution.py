@@ -101,8 +101,10 @@ PROTOBUF = [
 ]
 
 
-async def on_node(path, work):
-    node = await open_node(NodeConfig(str(path), controller_port=0, store_port=0, jobs=True).validated(), real_env())
+async def on_node(path, work, **chosen):
+    node = await open_node(
+        NodeConfig(str(path), controller_port=0, store_port=0, jobs=True, **chosen).validated(), real_env()
+    )
     await node.start()
     # The node reads the schemas of its installation whether or not it answers requests for them.
     registry = Registry(node.controller_role._stores.tables, real_env())
@@ -122,7 +124,13 @@ async def state_of(client):
     return json.loads(job.state["state"]) if job.state else {"rows": [], "bad": 0}, job.problem
 
 
-async def evolve(client, registry, kind, versions, encode):
+async def rows_of_state(client):
+    state, problem = await state_of(client)
+    assert not problem
+    return len(state["rows"])
+
+
+async def evolve(client, registry, kind, versions, encode, job=("columns", b""), rows_so_far=rows_of_state):
     """Register the versions one after the other, and write each with the one before beside it; the expected rows."""
     await registry.set_policy(GROUP, policy_of(Level.NONE))
     writers, expected = [], []
@@ -131,15 +139,14 @@ async def evolve(client, registry, kind, versions, encode):
         number = (await registry.register(GROUP, NewSchema(kind, text))).id
         writers.append((number, schema, make))
         if at == 1:
-            assert await client.stream(STREAM).create_job("columns", b"")
+            assert await client.stream(STREAM).create_job(*job)
         async with client.writer(STREAM) as writer:
             for n in range(ROWS):
                 for number, schema, make in writers[-2:]:
                     writer.write(confluent_header(number) + encode(schema, make(n)))
                     expected.append(make(n))
         # From the second version on the job reads along: the next version finds rows of this one committed.
-        while at and len((await state_of(client))[0]["rows"]) < len(expected):
-            assert not (await state_of(client))[1]
+        while at and await rows_so_far(client) < len(expected):
             await asyncio.sleep(0.02)
     return expected
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from sarit.client.streams import properties
-from sarit.lake.layout import SARIT
+from sarit.lake.layout import SARIT, table_schema
+from sarit.lake.table_types import covers
 from sarit.serializers.column_choice import DOCUMENTS, choose_columns, open_columns
 
 if TYPE_CHECKING:
@@ -42,7 +43,10 @@ class StreamColumns:
         return f"<StreamColumns of {self._stream}>"
 
     async def choose(self, before: str, sample: Sequence[bytes]) -> str:
-        """Return the text that names the columns from now on.  Raises Invalid, NotFound, Unavailable."""
+        """Return the text that names the columns from now on.
+
+        Raises TableProblem: the table cannot have them.  An intent with them could never be finished, whatever version
+        came next.  Raises Invalid, NotFound, Unavailable."""
         found = await properties.read(self._client.session, self._stream)
 
         def choose() -> str:
@@ -50,7 +54,10 @@ class StreamColumns:
             if known is None and not sample:  # the table is created, before the first events are read
                 known = pa.schema([])
             choice, source = self._settings.value, self._schemas
-            return choose_columns(found, self._stream, source, choice, sample=lambda: sample, known=known)
+            made = choose_columns(found, self._stream, source, choice, sample=lambda: sample, known=known)
+            if made != before:
+                self._check(made)
+            return made
 
         chosen: str = await self._worker.run(choose)
         return chosen
@@ -61,6 +68,12 @@ class StreamColumns:
             columns = await self._worker.run(lambda: open_columns(chosen, self._schemas))
             self._opened = chosen, columns
         return self._opened[1]
+
+    def _check(self, chosen: str) -> None:
+        table = self._tables.load(self._settings.identifier)
+        if table is not None:
+            values = open_columns(chosen, self._schemas).schema
+            covers(table.schema, table_schema(values, naive_times=self._settings.naive_times))
 
     def _known(self, before: str) -> pa.Schema | None:
         """Return the columns that the values had so far: by the text before, or by the table that a new job adopts."""
