@@ -9,7 +9,8 @@
 A text that names what was chosen is kept where rows are written again after a failure, while a newer version may have
 been registered.  It is JSON: {"value": "binary"}, {"value": "schema", "subject": ..., "header": ..., "version": ...},
 {"value": "json", "columns": [[NAME, TYPE], ...]}, where a TYPE is the name of a simple type, {"struct": [[NAME, TYPE],
-...]} or {"list": TYPE}.
+...]} or {"list": TYPE}.  Of a registry with Pravega's API over HTTP, which names no versions, `version` is null: the
+latest one when the text is opened.
 """
 
 from __future__ import annotations
@@ -100,8 +101,6 @@ def choose_columns(
 def _registered(stream: StreamName, source: SchemaSource, header: str) -> str:
     subject = default_subject(stream)
     found = source.version(subject, None)
-    if found.version is None:
-        raise Invalid(f"the registry does not say which version of {subject} the latest one is")
     if header == NO_HEADER and found.format != JSON:
         raise Invalid(
             f"events of {stream} have no header ({SCHEMA_HEADER} is {NO_HEADER}), so they do not say which version of "
@@ -149,7 +148,7 @@ def open_columns(chosen: str, source: SchemaSource | None) -> PayloadColumns:
         found = json.loads(chosen)
         value = found["value"]
         documents = pa.schema([_read(one) for one in found["columns"]]) if value == DOCUMENTS else None
-        named = (str(found["subject"]), str(found["header"]), int(found["version"])) if value == SCHEMA else None
+        named = (str(found["subject"]), str(found["header"]), _number(found["version"])) if value == SCHEMA else None
         if documents is named is None and value != BINARY:
             raise ValueError
     except (ValueError, LookupError, TypeError, RecursionError):
@@ -162,6 +161,10 @@ def open_columns(chosen: str, source: SchemaSource | None) -> PayloadColumns:
         raise Invalid("the values were decoded by a schema registry, which is not there any more: start it again")
     subject, header, version = named
     return _apart(registered_columns(source, subject, header, version=version))
+
+
+def _number(version: Any) -> int | None:
+    return None if version is None else int(version)
 
 
 def _apart(columns: PayloadColumns) -> PayloadColumns:

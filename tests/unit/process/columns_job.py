@@ -18,14 +18,14 @@ from sarit.serializers.column_choice import choose_columns, open_columns
 from sarit.serializers.widening import widened, wider
 
 if TYPE_CHECKING:
-    from sarit.controller.jobs import Job, Runner, Save
+    from sarit.controller.jobs import Job, JobKey, Runner, Save
     from sarit.process.job_kinds import JobConfig, JobWorld
     from sarit.serializers.payload_columns import PayloadColumns
 
 POLL_SECONDS = 0.05
 
 
-def check(settings: bytes, config: JobConfig) -> None:
+def check(_: JobKey, settings: bytes, config: JobConfig) -> None:
     """Take any settings."""
 
 

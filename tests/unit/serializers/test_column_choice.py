@@ -13,8 +13,12 @@ from sarit.core.errors import Corrupt, Invalid, NotFound
 from sarit.core.names import StreamName
 from sarit.schemas.column_types import TIMESTAMP
 from sarit.serializers.column_choice import choose_columns, columns_of_stream, open_columns
-from sarit.serializers.headers import confluent_header
+from sarit.serializers.headers import confluent_header, pravega_header
+from sarit.serializers.http_schemas import PravegaSchemas
+from sarit.serializers.pravega_registry import PravegaRegistry
+from sarit.serializers.schema import Schema
 from tests.limits import examples
+from tests.unit.serializers.fake_registry import FakeRegistry, served
 from tests.unit.serializers.memory_schemas import MemorySchemas
 from tests.unit.serializers.test_payload_columns import V1, V2, datum, read
 
@@ -94,6 +98,15 @@ def test_chosen_columns_stay_when_a_newer_version_comes(source):
     assert open_columns(chosen, source).schema.names == ["id"]
     later = open_columns(choose_columns(CONFLUENT, STREAM, source, "auto"), source)
     assert read(later, payloads) == ([[1, 2], [None, "x"]], [False, False])
+
+
+def test_registry_that_names_no_versions_gives_the_latest_one():
+    with served(FakeRegistry()) as fake:
+        client = PravegaRegistry(fake.url)
+        number = client.register("s.t", Schema(json.dumps(V2)), "Order")
+        columns = columns_of_stream({"schema-header": "pravega"}, STREAM, PravegaSchemas(client), "auto")
+        payload = pravega_header(number) + datum({"id": 2, "city": "x"}, V2)
+        assert read(columns, [payload]) == ([[2], ["x"]], [False])
 
 
 def documents(*given):
