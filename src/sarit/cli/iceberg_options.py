@@ -13,6 +13,7 @@ from sarit.cli.options import count_of
 from sarit.client.streams.iceberg import ICEBERG_JOB, table_of
 from sarit.core.errors import Invalid, SaritError
 from sarit.env.real import real_env
+from sarit.lake.problems import name_in
 from sarit.lake.settings import STARTS, VALUE_CHOICES, IcebergSettings
 
 if TYPE_CHECKING:
@@ -171,6 +172,10 @@ def table_lines(table: IcebergTable, lag: int | None) -> list[tuple[str, str]]:
         lines.append(("gap", f"{count_of(progress.gap_bytes, 'byte')} were truncated before they were committed"))
     if table.problem:
         lines.append(("problem", table.problem))
+        if name_in(table.problem):
+            lines.append(
+                ("what now", "docs/operations/iceberg.md#when-nothing-is-committed; sarit lake resume-from --help")
+            )
     return lines
 
 

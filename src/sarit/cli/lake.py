@@ -14,7 +14,7 @@ import sarit
 from sarit.cli.iceberg_options import lag_bytes, replace_job, table_lines
 from sarit.cli.limits import LAKE_POLL_SECONDS, MAX_DEAD_LETTERS_SHOWN
 from sarit.cli.names import SCOPE, STREAM
-from sarit.cli.options import Commands, confirm, controller_option, format_option, show, show_rows, yes_option
+from sarit.cli.options import Commands, confirm, controller_option, count_of, format_option, show, show_rows, yes_option
 from sarit.client.streams.iceberg import table_of
 from sarit.core.errors import Invalid, NotFound, SaritError, TimedOut, Unavailable
 from sarit.core.names import is_user_name
@@ -160,7 +160,7 @@ def expire(table: str, catalogs: Path, older_than: int, output: str) -> None:
         before_ms = real_env().clock.wall_ms() - older_than * _MS_PER_SECOND
         while (done := expire_snapshots(found, before_ms)).snapshots:
             snapshots, files = snapshots + done.snapshots, files + done.files
-    text = f"{snapshots:,} snapshots of {table} removed, {files:,} files deleted"
+    text = f"{count_of(snapshots, 'snapshot')} of {table} removed, {count_of(files, 'file')} deleted"
     show(output, {"table": table, "snapshots": snapshots, "files": files}, text)
 
 
