@@ -267,7 +267,8 @@ class _Run:
 
     async def _send(self, process: asyncio.subprocess.Process, answer: Frame) -> None:
         assert process.stdin is not None
-        with suppress(ConnectionError):  # the process has ended: the next read says so
+        # Where the process has ended, what it said last is still to be read.  uvloop raises RuntimeError then.
+        with suppress(ConnectionError, RuntimeError):
             process.stdin.write(answer.encode())
             await process.stdin.drain()
 

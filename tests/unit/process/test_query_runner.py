@@ -10,6 +10,7 @@ import sys
 from contextlib import AsyncExitStack, aclosing
 
 import pytest
+import uvloop
 
 from sarit.admin.console.query_view import QueryRequest, QueryTooLarge
 from sarit.core.errors import Corrupt, Invalid, NotFound, TimedOut, Unavailable
@@ -51,7 +52,8 @@ class World:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    with asyncio.Runner() as runner:
+    # The loop of nodes, on which a pipe whose reader is gone says so in another way.
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         stack = AsyncExitStack()
 
         async def start() -> World:
@@ -232,6 +234,21 @@ def test_a_process_that_lies_is_ended(run, monkeypatch, program, error, text) ->
         await runner.close()
 
     monkeypatch.setattr(query_runner, "_CHILD", ("-c", f"import os, time\n{program}\ntime.sleep(1000)"))
+    run(test)
+
+
+def test_a_query_may_end_while_its_rows_are_read(run, monkeypatch) -> None:
+    """A LIMIT ends the process, while another of its threads has asked for more."""
+    asks = 'b\'\\0\\0\\0\\x12\\x42["shop","orders"]\''
+    done = 'b\'\\0\\0\\0\\x1b\\x48{"rows":0,"complete":true}\''
+
+    async def test(world) -> None:
+        runner = world.runner()
+        ((name, document),) = await world.steps(runner, "SELECT 1")
+        assert (name, document["rows"], document["complete"]) == ("done", 0, True)
+        await runner.close()
+
+    monkeypatch.setattr(query_runner, "_CHILD", ("-c", f"import os\nos.write(1, {asks} * 20 + {done})"))
     run(test)
 
 
