@@ -45,7 +45,7 @@ export async function query({ root, params, onEnd }) {
   const form = h("form", { class: "search-form", onsubmit: (event) => { event.preventDefault(); run(); } },
     h("label", { for: "query-sql", class: "unseen" }, "SQL"), editor,
     h("div", { class: "actions left" }, go, cancel, values, file, copied));
-  const help = h("p", { class: "muted help-line", id: "query-help" }, "Streams are tables: scope.stream. One SELECT. Ctrl and Enter run it.");
+  const help = h("p", { class: "muted help-line", id: "query-help" }, "Streams and key-value tables are tables: scope.name. One SELECT. Ctrl and Enter run it.");
   fill(root, head, panel(null, form, help, said, problem), h("div", {}, result, drawn, h("div", { class: "grid" }, examples, past)));
 
   async function run(kind = "page", most = about.bytes) {
@@ -169,6 +169,7 @@ const samples = (name) => [
   `SELECT sarit.segment, count(*) AS events\nFROM ${name}\nGROUP BY ALL ORDER BY ALL`,
   `SELECT count(*) AS events\nFROM ${name}\nWHERE sarit.ingested > now() - INTERVAL 1 HOUR`,
   `SELECT date_trunc('minute', sarit.ingested) AS minute, count(*) AS events\nFROM ${name}\nGROUP BY ALL ORDER BY ALL`,
+  `SELECT decode(value) AS text, sarit.offset\nFROM ${name}\nWHERE contains(decode(value), 'a')\nLIMIT 100`,
   `DESCRIBE ${name}`,
 ];
 
