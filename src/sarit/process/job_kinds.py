@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, Protocol
 
-from sarit.core.errors import Invalid
+from sarit.core.errors import Invalid, SaritError
 from sarit.lake.catalogs import Catalogs, read_catalogs
 from sarit.process.limits import (
     JOB_CALL_RETRY_SECONDS,
@@ -133,7 +133,19 @@ class JobKinds:
 
     def check(self, key: JobKey, settings: bytes) -> None:
         """Check that a job may be created.  Raises Invalid."""
-        _module(key.kind).check(key, settings, self._config)
+        module = _module(key.kind)
+        try:
+            module.check(key, settings, self._config)
+        except SaritError:
+            raise
+        except Exception as error:  # answered: a client would repeat the call for minutes
+            _log.critical(
+                "the settings of a job of kind %s cannot be checked: internal error", key.kind, exc_info=error
+            )
+            raise Invalid(
+                f"the server cannot check the settings of a job of kind {key.kind}: internal error "
+                f"{type(error).__name__}, see its log"
+            ) from None
 
     def describe(self, kind: str, state: bytes) -> Mapping[str, str]:
         """Return a job's state for people; empty: of a kind that is not known here, or it cannot be read."""

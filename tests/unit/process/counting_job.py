@@ -18,7 +18,10 @@ POLL_SECONDS = 0.05
 
 def check(_: JobKey, settings: bytes, config: JobConfig) -> None:
     """Check the settings: `until` and perhaps `raises`.  Raises Invalid."""
-    if "until" not in json.loads(settings):
+    chosen = json.loads(settings)
+    if chosen.get("raises") == "check":
+        raise TypeError("a defect")
+    if "until" not in chosen:
         raise Invalid(f"a count needs 'until'; catalogs: {', '.join(config.catalogs) or 'none'}")
 
 

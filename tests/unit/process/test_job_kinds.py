@@ -149,6 +149,8 @@ def test_refused_before_anything_is_stored(tmp_path):
             await stream.create_job("copy", b"")
         with pytest.raises(Invalid, match="a count needs 'until'; catalogs: prod"):
             await stream.create_job("count", b"{}")
+        with pytest.raises(Invalid, match="kind count: internal error TypeError, see its log"):
+            await stream.create_job("count", settings(until=1, raises="check"))
         with pytest.raises(Invalid, match="no name of a job"):
             await stream.create_job("count", settings(until=1), "No")
         with pytest.raises(NotFound, match="s/other does not exist"):
