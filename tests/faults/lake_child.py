@@ -31,9 +31,10 @@ import sarit.aio
 from sarit.core.errors import Exists, Fenced, Unavailable
 from sarit.core.names import SegmentId, StreamName
 from sarit.env.real import real_env
-from sarit.lake import cuts
+from sarit.lake import cuts, problems
 from sarit.lake.catalogs import Catalogs
 from sarit.lake.committer import Committer
+from sarit.lake.problems import TableProblem
 from sarit.lake.pyiceberg_tables import ParquetFiles, PyIcebergTables, _OneAttempt
 from sarit.lake.settings import IcebergSettings
 from sarit.process.jobs.stream_source import StreamSource
@@ -78,7 +79,11 @@ class FileRow:
             new.rename(self._path)
             return row
 
-    def claim(self) -> tuple[bytes, Callable[[bytes, StreamCut | None], Any]]:
+    def is_held(self, fence: int) -> bool:
+        """Whether nobody has claimed the job since."""
+        return bool(json.loads(self._path.read_text())["fence"] == fence)
+
+    def claim(self) -> tuple[bytes, Callable[[bytes, StreamCut | None], Any], int]:
         row = self._changed(lambda row: {**row, "fence": row["fence"] + 1})
         mine = row["fence"]
 
@@ -90,7 +95,7 @@ class FileRow:
         async def save(state: bytes, held: StreamCut | None) -> None:
             self._changed(lambda row: change(row, state))
 
-        return base64.b64decode(row["state"]), save
+        return base64.b64decode(row["state"]), save, mine
 
 
 class GrowingColumns:
@@ -177,7 +182,7 @@ async def _commit_all(client: Any, asked: dict[str, Any], count: Callable[[str],
     columns: Any = GrowingColumns(asked["columns"])
     source = StreamSource(client.session, StreamName.parse(STREAM), env.clock)
     while True:
-        state, right = row.claim()
+        state, right, fence = row.claim()
 
         async def save(state: bytes, held: StreamCut | None, right: Any = right) -> None:
             count("before save")
@@ -199,8 +204,11 @@ async def _commit_all(client: Any, asked: dict[str, Any], count: Callable[[str],
             print(f"again: {error}", file=sys.stderr)
             await asyncio.sleep(0.02)
         except Fenced:
-            if asked["yields"]:
-                return
+            pass
+        except TableProblem as error:
+            # Who has lost the job finds commits of those who have it now.
+            if error.name != problems.OTHER_COMMITTER or row.is_held(fence):
+                raise
     await worker.close()
 
 

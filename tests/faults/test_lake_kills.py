@@ -56,7 +56,7 @@ class Children:
         self.run += 1
         asked = {
             "do": do, "table": table, "run": self.run, "point": "", "nth": 0, "events": EVENTS, "scale": 0,
-            "columns": 0, "target": 300, "yields": False, **self._usual, **more,
+            "columns": 0, "target": 300, **self._usual, **more,
         }  # fmt: skip
         assert self._process.stdin is not None
         assert self._process.stdout is not None

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from sarit.core import cuts as core_cuts
 from sarit.core.cuts import StreamCut
-from sarit.core.errors import Conflict, Exists, Unavailable
+from sarit.core.errors import Conflict, Exists, Invalid, Unavailable
 from sarit.lake import commits, cuts, layout
 from sarit.lake.dead_letters import DeadLetters
 from sarit.lake.job_state import Intent, JobState
@@ -117,6 +117,9 @@ class Committer:
             case commits.Adopt():
                 begin = step.begin_at
                 cut = begin if isinstance(begin, StreamCut) else await self._cut(begin)
+                # A cut from settings or a table is from outside: with one of another stream that stream would be read.
+                if cut.stream != self._source.stream:
+                    raise Invalid(f"table {self.settings.table} cannot begin at a cut of stream {cut.stream}")
                 await self._store(replace(step.state, cut=cut))
             case commits.Complete():
                 await self._complete(step)

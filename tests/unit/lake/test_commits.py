@@ -12,6 +12,7 @@ import pytest
 
 from sarit.core import cuts as core_cuts
 from sarit.core.cuts import StreamCut
+from sarit.core.errors import Invalid
 from sarit.core.names import SegmentId, StreamName
 from sarit.lake import commits, cuts, problems
 from sarit.lake.job_state import Intent, JobState
@@ -19,6 +20,7 @@ from sarit.lake.layout import PARTITIONS
 from sarit.lake.ports import TableView
 from sarit.lake.problems import TableProblem
 from sarit.lake.settings import IcebergSettings
+from tests.limits import HANG_SECONDS
 from tests.unit.lake.world import TABLE, World
 
 SETTINGS = IcebergSettings("lake.shop.orders")
@@ -192,6 +194,25 @@ def test_intent_is_written_or_noted_only_if_the_table_allows_it() -> None:
 def test_state_is_encoded_and_decoded() -> None:
     for state in (JobState(), AFTER_FIRST, replace(AFTER_FIRST, intent=INTENT, rows=5, columns="x", committed_ms=7)):
         assert JobState.decode(state.encode()) == state
+
+
+def test_cut_of_another_stream_is_no_place_to_begin_at() -> None:
+    async def run(world: World) -> None:
+        with pytest.raises(Invalid, match="a cut of stream shop/secret"):
+            async with asyncio.timeout(HANG_SECONDS / 60):
+                for _ in range(3):
+                    await world.process().step()
+        assert world.row.state == b""
+
+    secret = StreamCut(StreamName("shop", "secret"), {SegmentId(0, 0): 0, SegmentId(0, 1): 0})
+    asyncio.run(run(World(resume_from=core_cuts.to_text(secret))))
+    # Who may change the table of a catalog may change its properties, too.
+    world = World()
+    asyncio.run(world.process().step())
+    summary = {cuts.COMMIT: "a", cuts.CUT_TO: core_cuts.to_text(secret)}
+    noted = {cuts.COMMIT: "a", cuts.CUT: core_cuts.to_text(secret)}
+    world.catalog.append(TABLE, None, [], summary, noted)
+    asyncio.run(run(world))
 
 
 def test_rolled_back_table_stops_the_committer_until_it_is_resumed() -> None:
