@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
+import subprocess
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,7 +19,8 @@ from sarit.client.queries.values import ValueOptions
 from sarit.core.envelope import Envelope
 from sarit.core.errors import Invalid, NotFound, TimedOut
 from sarit.sql.meter import ScanMeter, TooMuch
-from tests.nodes import RunningNode
+from tests.limits import HANG_SECONDS
+from tests.nodes import SARIT, RunningNode
 from tests.test_cli import sarit
 from tests.unit.serializers.memory_schemas import MemorySchemas
 
@@ -208,6 +211,36 @@ def test_query_follows_the_tail_until_the_stream_is_sealed(client, node):
     asyncio.run(run())
     printed, _ = query(node, "SELECT value FROM shop.followed WHERE value = '1-7'::BLOB", "--follow", "--format", "csv")
     assert printed == "value\n1-7\n"
+
+
+@pytest.fixture
+def interrupts():
+    """SIGINT as processes have it at a terminal: one that runs in the background of a shell ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interrupts")
+def test_interrupt_ends_a_query_that_follows(client, node):
+    client.create_stream("shop/endless")
+    command = [SARIT, "query", "SELECT value FROM shop.endless", "--follow", "--format", "csv"]
+    environment = {"SARIT_CONTROLLER": node.controller, "PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
+    with (
+        client.writer("shop/endless") as writer,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as asked,
+    ):
+        assert asked.stdout is not None
+        assert asked.stderr is not None
+        writer.write("one")
+        writer.flush()
+        assert [asked.stdout.readline(), asked.stdout.readline()] == ["value\n", "one\n"]
+        writer.write("two")
+        writer.flush()
+        assert asked.stdout.readline() == "two\n"
+        asked.send_signal(signal.SIGINT)
+        assert asked.wait(HANG_SECONDS) == 130
+        assert asked.stderr.read() == ""
 
 
 def test_one_query_sees_one_tail_of_a_stream(client):
