@@ -1,4 +1,4 @@
-"""Alerts about Iceberg tables under a real Prometheus, each by its fault."""
+"""Alerts about Iceberg tables and their jobs under a real Prometheus, each by its fault."""
 
 from __future__ import annotations
 
@@ -45,6 +45,7 @@ def test_alerts_fire_by_what_happens_to_a_table(tmp_path):
         (tmp_path / "catalog.db").rename(tmp_path / "away.db")
         _write(client, b'{"id": 4}')
         prometheus.until_firing("SaritIcebergStopped")
+        prometheus.until_firing("SaritJobFails")
         prometheus.until_firing("SaritIcebergBehind")
         (tmp_path / "catalog.db").unlink(missing_ok=True)
         (tmp_path / "away.db").rename(tmp_path / "catalog.db")
