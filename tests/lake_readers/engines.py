@@ -43,26 +43,20 @@ class SqlServer:
         catalogs: Mapping[str, Mapping[str, str]],
         *,
         trino: bool = False,
-        plugin: Path | None = None,
     ) -> None:
-        """`plugin`: a directory with the jars of one more plugin."""
         (self._port,) = free_ports(1)
         self._user = "X-Trino-User" if trino else "X-Presto-User"
         name = "trino" if trino else "presto"
         libraries = class_path(name)
         etc = directory / "etc"
         (etc / "catalog").mkdir(parents=True)
-        plugins = directory / "plugins"
-        plugins.mkdir()
-        for found in (*_plugins(name).iterdir(), *((plugin,) if plugin else ())):
-            (plugins / found.name).symlink_to(found)
         url = f"http://127.0.0.1:{self._port}"
         _write(
             etc / "config.properties",
             {
                 "coordinator": "true", "node-scheduler.include-coordinator": "true",
                 "http-server.http.port": str(self._port), "http-server.http.enabled": "true", "discovery.uri": url,
-                "plugin.dir": str(plugins), "query.max-memory": "300MB", "query.max-memory-per-node": "300MB",
+                "plugin.dir": str(_plugins(name)), "query.max-memory": "300MB", "query.max-memory-per-node": "300MB",
             } | ({} if trino else {"discovery-server.enabled": "true", "query.max-total-memory-per-node": "400MB"}),
         )  # fmt: skip
         for catalog, properties in catalogs.items():

@@ -5,12 +5,9 @@ S3 by a REST catalog: PyIceberg, Spark, Trino."""
 
 from __future__ import annotations
 
-import json
-import os
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import pyarrow.compute as pc
@@ -27,7 +24,6 @@ from tests.spark import matrix
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
-CONNECTOR = "SARIT_PRAVEGA_CONNECTOR"
 ROUNDS = 24
 EVENTS = 500  # of a round
 TOTAL = ROUNDS * EVENTS
@@ -71,17 +67,12 @@ class SqlReader:
         return tuple(int(value or 0) for value in row)
 
 
-def plain_event(number: int) -> bytes:
-    """Return an event that is JSON, and no envelope."""
-    return b'{"n": %d, "small": 1, "text": "x"}' % number
-
-
-def written(stream: CommittedStream, begin: int = 0) -> None:
+def written(stream: CommittedStream) -> None:
     """Write, scale and evolve; each round when the one before is in the table."""
     for number in range(ROUNDS):
-        if begin == 0 and number * EVENTS == EVOLVES_AT:
+        if number * EVENTS == EVOLVES_AT:
             stream.evolve()
-        stream.write(range(begin + number * EVENTS, begin + (number + 1) * EVENTS))
+        stream.write(range(number * EVENTS, (number + 1) * EVENTS))
         stream.wait_for_rows()
         if number in SCALES:
             stream.scale(SCALES[number])
@@ -188,57 +179,6 @@ def test_table_on_s3_is_read_by_way_of_a_rest_catalog(node, tmp_path):
             check_evolution(reader)
             table = reader._table.replace("orders", "orders__dlq")
             assert reader.ask(f'SELECT count(*) FROM {table} WHERE "offset" >= 0') == [(stream.damaged,)], name
-
-
-@pytest.mark.skipif(
-    CONNECTOR not in os.environ, reason=f"{CONNECTOR} names no directory with Pravega's connector for Presto"
-)
-def test_presto_joins_the_table_with_the_live_stream(node, tmp_path):
-    """By Pravega's own connector for Presto: the table and the stream are a whole, and the table is a part of it."""
-    warehouse = tmp_path / "warehouse"
-    warehouse.mkdir()
-    uri = f"sqlite:///{warehouse}/catalog.db"
-    catalogs = Catalogs({"lake": {"type": "sql", "uri": uri, "warehouse": f"file://{warehouse}"}})
-    descriptions = tmp_path / "descriptions"
-    descriptions.mkdir()
-    fields = [{"name": "n", "mapping": "n", "type": "BIGINT"}]
-    described = {
-        "tableName": "orders", "schemaName": "live", "objectName": "orders",
-        "event": [{"dataFormat": "json", "fields": fields}],
-    }  # fmt: skip
-    (descriptions / "live.orders.json").write_text(json.dumps(described))
-    lake = {
-        "connector.name": "iceberg", "iceberg.catalog.type": "HADOOP",
-        "iceberg.catalog.warehouse": f"file://{warehouse}",
-    }  # fmt: skip
-    pravega = {
-        "connector.name": "pravega", "pravega.controller": f"tcp://{node.controller}",
-        "pravega.schema-registry": "http://127.0.0.1:1", "pravega.table-description-dir": str(descriptions),
-    }  # fmt: skip
-    with ExitStack() as stack:
-        plugin = Path(os.environ[CONNECTOR])
-        server = engines.SqlServer(tmp_path / "presto", {"lake": lake, "pravega": pravega}, plugin=plugin)
-        stack.callback(server.stop)
-        settings = IcebergSettings("lake.live.orders", interval_seconds=1, naive_times=True, numbered_metadata=True)
-        stream = CommittedStream(node.controller, "live/orders", catalogs, settings, event=plain_event)
-        stream.write(range(500))
-        stream.wait_for_rows()
-        with ThreadPoolExecutor(1) as threads:
-            writing = threads.submit(written, stream, 500)
-            asked = 0
-            while not writing.done():
-                before, rows = stream.written, stream.rows
-                ((count, joined),) = server.ask(
-                    "SELECT count(*), count(t) FROM (SELECT s.n, t.n t FROM pravega.live.orders s "
-                    "FULL JOIN lake.live.orders t ON s.n = t.n)"
-                )
-                assert before <= count <= stream.written + EVENTS
-                assert rows <= joined <= count
-                asked += 1
-            writing.result()
-        union = "SELECT n FROM lake.live.orders UNION SELECT n FROM pravega.live.orders"
-        assert server.ask(f"SELECT count(*), sum(n) FROM ({union})") == [[stream.written, sum(range(stream.written))]]
-        print(f"presto with the live stream: {asked} joins while {stream.written} events were written", flush=True)
 
 
 def test_sparks_own_sink_writes_each_micro_batch_once(node, tmp_path):
