@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
+import ray
 
 from tests.guides.pages import blocks, run_python
 from tests.training.node import ROOT, running_node
@@ -24,6 +25,11 @@ def test_guide_runs_with_frameworks(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with running_node(tmp_path) as controller:
         monkeypatch.setenv("SARIT_CONTROLLER", controller)
         names: dict[str, object] = {"__name__": "training"}
-        for block in found:
-            run_python(block, PAGE, names)
+        # The page lets Ray start by itself; the tests of Ray start their own.
+        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=200 << 20)
+        try:
+            for block in found:
+                run_python(block, PAGE, names)
+        finally:
+            ray.shutdown()
     assert os.environ["SARIT_CONTROLLER"] == controller
