@@ -70,7 +70,7 @@ def test_formats(node, tmp_path):
         {"at": 22, "value": {"base64": "/wA="}, "headers": None},
     ]
     for name in ("x.parquet", "x.arrow"):
-        query(node, sql, "--output", str(tmp_path / name))
+        query(node, sql, "--output-file", str(tmp_path / name))
     rows = [{"at": 0, "value": b"one"}, {"at": 11, "value": b"two"}, {"at": 22, "value": b"\xff\x00"}]
     assert pq.read_table(tmp_path / "x.parquet").select(["at", "value"]).to_pylist() == rows
     with pa.ipc.open_stream((tmp_path / "x.arrow").read_bytes()) as reader:
@@ -101,7 +101,7 @@ def test_query_from_standard_input_and_between_positions(node):
         ("selec 1", (), 1, 'syntax error at or near "selec" (line 1, column 1: selec 1)'),
         ("SELECT * FROM shop.oders", (), 1, "there is no stream or table shop.oders; near it: shop.orders"),
         ("SELECT * FROM shop.orders", ("--limit-bytes", "1K"), 2, "of streams.  Go on?  There is no terminal"),
-        ("SELECT 1", ("--output", "result.what"), 2, "the name does not say the format"),
+        ("SELECT 1", ("--output-file", "result.what"), 2, "the name does not say the format"),
         ("SELECT union_value(a := 1) AS u", ("--format", "parquet"), 1, "the column u of the result is of type"),
     ],
 )  # fmt: skip
@@ -111,7 +111,7 @@ def test_wrong_queries_end_with_the_reason(node, sql, options, code, message):
 
 def test_failed_query_leaves_no_file(node, tmp_path):
     for sql in ("selec 1", 'SELECT value::INTEGER FROM shop."plain.x"'):
-        query(node, sql, "--output", str(tmp_path / "x.csv"), code=1)
+        query(node, sql, "--output-file", str(tmp_path / "x.csv"), code=1)
     assert list(tmp_path.iterdir()) == []
 
 

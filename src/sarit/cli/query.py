@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 @click.option(
     "--format", "form", type=click.Choice(query_output.FORMATS), help="How to print the result.  [default: table]"
 )
-@click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Write the result to this file.")
+@click.option("-o", "--output-file", "file", type=click.Path(dir_okay=False), help="Write the result to this file.")
 @click.option(
     "--limit-bytes",
     type=Memory(),
@@ -136,7 +136,7 @@ def _format_of(form: str | None, file: str | None) -> str:
     if found is None:
         raise click.UsageError(f"{file}: the name does not say the format; give --format")
     if file is None and found in ("parquet", "arrow") and sys.stdout.isatty():
-        raise click.UsageError(f"--format {found} is not for a terminal: give --output FILE, or a pipe")
+        raise click.UsageError(f"--format {found} is not for a terminal: give --output-file FILE, or a pipe")
     return found
 
 

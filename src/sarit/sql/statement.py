@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _EXPLAIN = re.compile(r"\s*EXPLAIN\s+", re.IGNORECASE)
 _NO_SELECT = (
     "only a SELECT is answered, or what is short for one (WITH, FROM, VALUES, TABLE, DESCRIBE, SUMMARIZE), or its "
-    "EXPLAIN: streams are written by writers, and results by --format and --output"
+    "EXPLAIN: streams are written by writers, and results by --format and --output-file"
 )
 
 

@@ -122,6 +122,13 @@ async def cut(world: World, _: str) -> Any:
     return lambda: world.client.cut(world.stream, "head")
 
 
+@case("Client.sql")
+async def sql(world: World, _: str) -> Any:
+    await world.with_stream()
+    scope, name = world.stream.split("/")
+    return lambda: world.client.sql(f'SELECT count(*) FROM "{scope}"."{name}"')
+
+
 @case("Client.segment_infos")
 async def segment_infos(world: World, _: str) -> Any:
     await world.with_stream()

@@ -47,6 +47,7 @@ def write_and_read(client: sarit.Client, scope: str) -> None:
     handle = client.stream(stream)
     assert_type(handle, sarit.Stream)
     assert_type(handle.segments(), list[sarit.SegmentRange])
+    assert_type(handle.jobs(), list[sarit.JobInfo])
     assert_type(handle.epochs(), list[sarit.Epoch])
     batch = handle.batch()
     assert_type(batch, sarit.BatchReader)
