@@ -146,6 +146,10 @@ JOB_CLAIMS_AT_ONCE: Final = 16  # of one worker, which may find thousands of job
 # A job whose holder has saved nothing for so long is taken from it, although it lives.
 JOB_HOLDER_GRACE_SECONDS: Final = 60.0
 
+# How a job reads a stream beside the writers that its process may serve: in small pieces, with a rest after each.
+JOB_READ_BYTES: Final = 256 * KIB
+MAX_JOB_REST_SECONDS: Final = 0.1
+
 # -- committers of tables: recorded cuts that are searched for the time of a position -------------
 FIRST_RECORD_STEP_MS: Final = 120_000  # how far back the search goes first: cuts are recorded once a minute
 CLOSE_RECORDS_MS: Final = 1000  # records that are closer to each other are taken for one

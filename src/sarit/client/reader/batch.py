@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 from sarit.client.core.deadline import within
 from sarit.client.core.iteration import Items, Resumed
 from sarit.client.core.segments import segment_infos
+from sarit.client.limits import SEGMENT_READ_BYTES
 from sarit.client.reader.boundaries import locate
 from sarit.client.reader.cursor import BoundaryWalk, EventCursor, arrow_schema
 from sarit.client.reader.fetch import SegmentFetch
@@ -119,10 +120,10 @@ async def slices_between(
     return found
 
 
-async def _pieces(session: Session, part: Slice) -> AsyncGenerator[Buffer, None]:
+async def _pieces(session: Session, part: Slice, read_bytes: int) -> AsyncGenerator[Buffer, None]:
     """Yield the bytes of a slice, in pieces."""
     moved = asyncio.Event()
-    fetch = SegmentFetch(session, part.stream, part.segment, part.start, part.end, lambda _: moved.set())
+    fetch = SegmentFetch(session, part.stream, part.segment, part.start, part.end, lambda _: moved.set(), read_bytes)
     fetch.start()
     try:
         while not fetch.exhausted:
@@ -140,12 +141,15 @@ async def _pieces(session: Session, part: Slice) -> AsyncGenerator[Buffer, None]
 
 
 async def read_slice(
-    session: Session, part: Slice, parse: Callable[[EventCursor, Buffer], T | None]
-) -> AsyncGenerator[T, None]:
-    """Read a slice; each piece is parsed by `parse`.  Raises Truncated, NotFound, Corrupt (an end inside an event)."""
+    session: Session, part: Slice, parse: Callable[[EventCursor, Buffer], T | None],
+    read_bytes: int = SEGMENT_READ_BYTES,
+) -> AsyncGenerator[T, None]:  # fmt: skip
+    """Read a slice; each piece, of at most `read_bytes`, is parsed by `parse`.
+
+    Raises Truncated, NotFound, Corrupt (an end inside an event)."""
     cursor = EventCursor(part.segment, part.start)
     try:
-        async with aclosing(_pieces(session, part)) as pieces:
+        async with aclosing(_pieces(session, part, read_bytes)) as pieces:
             async for piece in pieces:
                 parsed = parse(cursor, piece)
                 if parsed is not None:
@@ -347,7 +351,7 @@ async def _boundary_after(session: Session, part: Slice, target: int) -> int:
     """Return the first event boundary of a slice at or after `target`; its last boundary if there is none."""
     walk = BoundaryWalk(part.start, target)
     try:
-        async with aclosing(_pieces(session, part)) as pieces:
+        async with aclosing(_pieces(session, part, SEGMENT_READ_BYTES)) as pieces:
             async for piece in pieces:
                 if walk.feed(piece):
                     break

@@ -7,6 +7,7 @@ known: the length of a segment that was deleted is known only if it was seen sea
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from sarit.core.errors import Corrupt, Invalid, NotFound, Truncated
 from sarit.env.background import gather
 from sarit.lake.ports import Gap
 from sarit.process.jobs.cut_times import CutTimes
+from sarit.process.limits import JOB_READ_BYTES, MAX_JOB_REST_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
@@ -40,6 +42,7 @@ class StreamSource:
     def __init__(self, session: Session, stream: StreamName, clock: Clock) -> None:
         self.stream = stream
         self._session = session
+        self._clock = clock
         self._times = CutTimes(self._recorded, self._is_before, clock)
         # The ends at which segments were seen, and whether they were sealed there, for those deleted meanwhile.
         self._seen: dict[SegmentId, tuple[int, bool]] = {}
@@ -166,9 +169,15 @@ class StreamSource:
             rest: batch.Slice | None = part
             while rest is not None:
                 try:
-                    async with aclosing(batch.read_slice(self._session, rest, batch.as_arrow())) as batches:
+                    reading = batch.read_slice(self._session, rest, batch.as_arrow(), JOB_READ_BYTES)
+                    async with aclosing(reading) as batches:
+                        begun = self._clock.monotonic()
                         async for found in batches:
                             yield found
+                            # Rest as long as the piece took: the process may serve the stream's writers, too.
+                            took = self._clock.monotonic() - begun
+                            await asyncio.sleep(min(took, MAX_JOB_REST_SECONDS))
+                            begun = self._clock.monotonic()
                     break
                 except Truncated as error:
                     at, rest = rest, batch.remaining_after(rest, error)
