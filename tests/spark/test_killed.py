@@ -79,7 +79,8 @@ def test_query_survives_kill_of_node(spark: Any, tmp_path: Path) -> None:
 def test_query_continues_after_kill_of_driver(spark: Any, tmp_path: Path) -> None:
     with RunningNode(tmp_path / "data") as node:
         filled(node.controller, range(EVENTS))
-        command = [sys.executable, "-u", "-m", "tests.spark.query_child", node.controller, STREAM, str(tmp_path)]
+        program = [sys.executable, "-u", "-m", "tests.spark.query_child"]
+        command = [*program, node.controller, STREAM, str(tmp_path), str(EVENTS)]
         child = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True,
             env=os.environ | {"PYSPARK_PYTHON": forked_python.program(), "SPARK_LOCAL_IP": "127.0.0.1"},
