@@ -18,6 +18,7 @@ EXTRAS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "arrow": (("numpy", "pyarrow"), ()),
     "cluster": (("kazoo", "slatedb", "hdfs_native"), ("node",)),
     "lake": (("pyiceberg", "sqlalchemy"), ("registry",)),
+    "mirror": (("zstandard",), ()),
     "node": (
         ("argon2", "jwt", "obstore", "prometheus_client", "sortedcontainers", "starlette", "uvicorn", "uvloop"),
         (),

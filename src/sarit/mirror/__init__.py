@@ -1,0 +1,1 @@
+"""Links between installations: streams copied from one to another at equal offsets."""

@@ -1,0 +1,108 @@
+"""The two sides of a link, as the copier sees them.
+
+One of them is the copier's own installation (`source.LocalSource`, `target.LocalTarget`), the other one is reached by
+its controllers (`remote.py`); in tests both are in memory.  Every call names one scope, so that access is decided by
+it, and every list is bounded (`limits.py`).  All calls may be repeated at any time, by any number of copiers: what a
+late one writes is what is there already, or is refused.  Calls raise the kinds of `core.errors`; Unavailable: the
+outcome is unknown, so repeat; Forbidden, Unauthenticated: the link's user may not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sarit.controller.model.cuts import Cut
+    from sarit.core.names import StreamName
+    from sarit.mirror.values import (
+        LinkIdentity,
+        MirrorState,
+        Offer,
+        Position,
+        Range,
+        Round,
+        Site,
+        StreamFacts,
+        Write,
+        Written,
+    )
+
+
+class MirrorSource(Protocol):
+    """The installation whose streams are copied."""
+
+    async def site(self) -> Site:
+        """Return which installation it is."""
+
+    async def scopes(self, after: str) -> list[str]:
+        """Return a page of the names of the scopes that the caller may copy, behind `after`; none only at the end."""
+
+    async def streams(self, scope: str, after: str) -> list[StreamFacts]:
+        """Return a page of the scope's streams behind the name `after`, with streams of watermarks (`_MARK…`), and
+        without those of reader groups; none only at the end."""
+
+    async def facts(self, scope: str, names: Sequence[StreamName], start_ms: int) -> list[StreamFacts | None]:
+        """Return streams by name, in order; None: there is no such stream.
+
+        `start_ms`: have the head be the recorded cut behind which everything is that was appended since that time;
+        FROM_HEAD: the stream's own head; FROM_TAIL: its present end, at a moment without a commit."""
+
+    async def offers(self, scope: str, positions: Sequence[Position], limit: int) -> list[Offer | None]:
+        """Return what is behind positions, in order; None: there is no such stream.
+
+        `limit`: offer about so many bytes of a stream at most, unless transactions need more.  Raises Conflict if a
+        position is no position of the stream."""
+
+    async def read(self, scope: str, ranges: Sequence[Range]) -> list[bytes]:
+        """Return bytes, in order; the last ones may be cut short, or missing, if a reply would be too long.
+
+        Raises Truncated (the bytes are gone), NotFound."""
+
+    async def grown(self, link: LinkIdentity, scope: str, wait_seconds: float) -> list[StreamName] | None:
+        """Wait until streams of the scope may have grown or changed since this link asked last, and return their
+        names; None: any may have (it is the first call, or there were too many).  Empty after `wait_seconds`."""
+
+    async def hold(self, link: LinkIdentity, scope: str, cuts: Sequence[tuple[StreamName, Cut]]) -> None:
+        """Keep what is behind these cuts: truncation waits for this link from now on.  An empty cut: not any more."""
+
+    async def fence(self, link: LinkIdentity, scope: str, names: Sequence[StreamName], lineage: bytes) -> None:
+        """Make streams read-only, since their mirrors are promoted as `lineage`.  Repeated: nothing changes."""
+
+
+class MirrorTarget(Protocol):
+    """The installation that has the mirrors."""
+
+    async def site(self) -> Site:
+        """Return which installation it is."""
+
+    async def begin(self, link: LinkIdentity, scope: str, streams: Sequence[StreamFacts]) -> list[MirrorState]:
+        """Make mirrors of streams, if there are none, and return their states, in order.
+
+        Creates the scope and the segments at the starts that the facts name, and finishes a round that was decided.
+        Where facts are newer than the mirror's, configuration and properties are taken over.  REFUSED: a stream of
+        this name that is no mirror of this one (another creation id, another link, made by a user), a loop, itself."""
+
+    async def states(self, link: LinkIdentity, scope: str, names: Sequence[StreamName]) -> list[MirrorState]:
+        """Return the states of mirrors, in order, without changing anything."""
+
+    async def write(self, link: LinkIdentity, scope: str, writes: Sequence[Write]) -> list[Written]:
+        """Append or stage bytes, durably.  In order for each segment; a refused one ends those of its segment."""
+
+    async def finish(self, link: LinkIdentity, scope: str, rounds: Sequence[Round]) -> list[MirrorState]:
+        """Decide rounds whose bytes are all staged, durably, and carry them out: merge, add epochs, seal.
+
+        A round that was staged from other lengths than the mirror's is not decided: compare the state's position."""
+
+    async def drop(self, link: LinkIdentity, scope: str, segments: Sequence[tuple[StreamName, int]]) -> None:
+        """Delete what is staged for segments, unless a round with it is decided."""
+
+    async def restart(self, link: LinkIdentity, scope: str, facts: StreamFacts) -> MirrorState:
+        """Begin a mirror again at the head in `facts`, since bytes between it and that head are lost.
+
+        What it had stays as the stream `NAME.before-EPOCHMS`, and the lost bytes are counted in its properties."""
+
+    async def promote(self, link: LinkIdentity, scope: str, names: Sequence[StreamName]) -> list[MirrorState]:
+        """Make streams of mirrors, for writers: finish a decided round, drop an undecided one, seal all segments, and
+        open successors in new epochs under a new lineage."""
