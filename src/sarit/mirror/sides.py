@@ -16,6 +16,15 @@ if TYPE_CHECKING:
 
     from sarit.controller.model.cuts import Cut
     from sarit.core.names import StreamName
+    from sarit.mirror.attachments import (
+        GroupFacts,
+        StreamCuts,
+        TableAsk,
+        TableChanges,
+        TableFacts,
+        TableState,
+        TableWrite,
+    )
     from sarit.mirror.values import (
         LinkIdentity,
         MirrorState,
@@ -30,8 +39,64 @@ if TYPE_CHECKING:
     )
 
 
+class AttachedSource(Protocol):
+    """What goes with the streams of a source (`attachments.py`).  The registry is asked for with the scope `_system`."""
+
+    async def tables(self, scope: str, after: str) -> list[TableFacts]:
+        """Return a page of the scope's key-value tables behind the name `after`; none only at the end.
+
+        Of `_system`: the registry, as one table of one partition; none if there is no schema."""
+
+    async def table_changes(self, scope: str, ask: TableAsk) -> TableChanges:
+        """Return rows of a table, of about MIRROR_BATCH_BYTES at most.
+
+        Raises NotFound (also: it was created again)."""
+
+    async def cuts(self, scope: str, after: Sequence[tuple[StreamName, int]]) -> list[StreamCuts]:
+        """Return the recorded cuts of streams behind times, of those that have any, the oldest first; perhaps not
+        all of them."""
+
+    async def groups(self, scope: str, after: str) -> list[GroupFacts]:
+        """Return a page of the scope's reader groups behind the name `after`; none only at the end."""
+
+
+class AttachedTarget(Protocol):
+    """What goes with the mirrors of a target (`attachments.py`)."""
+
+    async def begin_tables(self, link: LinkIdentity, scope: str, tables: Sequence[TableFacts]) -> list[TableState]:
+        """Make mirrors of tables, if there are none, and return their states, in order.  REFUSED: as with streams."""
+
+    async def compare_table(self, link: LinkIdentity, scope: str, name: StreamName, partition: int) -> TableState:
+        """Begin a comparison of a partition, which ends any other one.  Returns the state of the table."""
+
+    async def write_table(self, link: LinkIdentity, scope: str, write: TableWrite) -> TableState:
+        """Make rows of a partition equal, durably, if it is still in the state that the write names.
+
+        Returns the state of the table, which tells whether it was."""
+
+    async def cut_times(self, link: LinkIdentity, scope: str, names: Sequence[StreamName]) -> list[int]:
+        """Return the time of the last cut that mirrors of streams have, in order; 0: none."""
+
+    async def add_cuts(self, link: LinkIdentity, scope: str, cuts: Sequence[StreamCuts]) -> None:
+        """Record cuts of streams, as far as the mirrors reach; the others are left out."""
+
+    async def put_groups(self, link: LinkIdentity, scope: str, groups: Sequence[GroupFacts]) -> list[str]:
+        """Make reader groups begin at these cuts, where the mirrors reach and no reader is online.
+
+        Returns for each group, in order, why it was left out; empty: it was not."""
+
+    async def promote_attached(self, link: LinkIdentity, scope: str) -> list[TableState]:
+        """Make the tables of the scope that this link copied writable; with `_system` the registry.
+
+        Returns all of them.  Where a partition equals the source's at no position, the reason says so."""
+
+
 class MirrorSource(Protocol):
     """The installation whose streams are copied."""
+
+    @property
+    def attached(self) -> AttachedSource:
+        """What goes with its streams."""
 
     async def site(self) -> Site:
         """Return which installation it is."""
@@ -73,6 +138,10 @@ class MirrorSource(Protocol):
 
 class MirrorTarget(Protocol):
     """The installation that has the mirrors."""
+
+    @property
+    def attached(self) -> AttachedTarget:
+        """What goes with its mirrors."""
 
     async def site(self) -> Site:
         """Return which installation it is."""
