@@ -1,4 +1,4 @@
-"""What the two sides of a link tell each other of what goes with streams: tables, recorded cuts, schemas, reader groups.
+"""What the two sides of a link tell each other of what goes with streams: tables, cuts, schemas, reader groups.
 
 A *partition* is a table whose rows are copied: one of a key-value table, or the table of the schema registry.  Its
 *position* rises with every change.  A partition of the mirror *equals* the source's at a position, or it is being

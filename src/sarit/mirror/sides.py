@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class AttachedSource(Protocol):
-    """What goes with the streams of a source (`attachments.py`).  The registry is asked for with the scope `_system`."""
+    """What goes with the streams of a source (`attachments.py`).  The registry has the scope `_system`."""
 
     async def tables(self, scope: str, after: str) -> list[TableFacts]:
         """Return a page of the scope's key-value tables behind the name `after`; none only at the end.
