@@ -92,11 +92,11 @@ class TableChanges:
 class TableWrite:
     """Changes for a partition of a mirror.  `state`: the partition as the copier knows it, of which all is compared.
 
-    `settles`: with these rows the comparison ends, and the partition equals the source's at `changes.until`."""
+    `ends_comparison`: with these rows the comparison ends, and the partition equals the source's at `changes.until`."""
 
     changes: TableChanges
     state: PartitionState
-    settles: bool = False
+    ends_comparison: bool = False
 
 
 @dataclass(frozen=True, slots=True)

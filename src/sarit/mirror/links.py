@@ -23,7 +23,7 @@ class Direction(Enum):
 
 
 class Role(Enum):
-    """What this installation does for a link."""
+    """The part of this installation in a link."""
 
     ACTIVE = "active"  # it runs the job
     PASSIVE = "passive"  # it has mirrors that another installation writes
@@ -39,7 +39,7 @@ class LinkState(Enum):
 
 
 class Overflow(Enum):
-    """What happens when the source holds as many bytes for a link as it may."""
+    """The choice for a source that holds as many bytes for a link as it may."""
 
     THROTTLE = "throttle"  # writers wait
     DROP = "drop"  # the oldest bytes go, and the mirror begins again behind them

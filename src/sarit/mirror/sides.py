@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class AttachedSource(Protocol):
-    """What goes with the streams of a source (`attachments.py`).  The registry has the scope `_system`."""
+    """Tables, cuts, groups of a source (`attachments.py`).  The registry has the scope `_system`."""
 
     async def tables(self, scope: str, after: str) -> list[TableFacts]:
         """Return a page of the scope's key-value tables behind the name `after`; none only at the end.
@@ -61,7 +61,7 @@ class AttachedSource(Protocol):
 
 
 class AttachedTarget(Protocol):
-    """What goes with the mirrors of a target (`attachments.py`)."""
+    """Tables, cuts, groups that go with the mirrors of a target (`attachments.py`)."""
 
     async def begin_tables(self, link: LinkIdentity, scope: str, tables: Sequence[TableFacts]) -> list[TableState]:
         """Make mirrors of tables, if there are none, and return their states, in order.  REFUSED: as with streams."""
@@ -96,7 +96,7 @@ class MirrorSource(Protocol):
 
     @property
     def attached(self) -> AttachedSource:
-        """What goes with its streams."""
+        """The tables, cuts and groups of the source."""
 
     async def site(self) -> Site:
         """Return which installation it is."""
@@ -141,7 +141,7 @@ class MirrorTarget(Protocol):
 
     @property
     def attached(self) -> AttachedTarget:
-        """What goes with its mirrors."""
+        """The tables, cuts and groups of the mirrors."""
 
     async def site(self) -> Site:
         """Return which installation it is."""

@@ -94,7 +94,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What the source has behind a position, up to one of its moments at which no commit was under way.
+    """The bytes and epochs behind a position, up to a moment of the source at which no commit was under way.
 
     `lengths`: the length to reach of each segment of the position's epoch and of `epochs`, in that moment.  `sealed`:
     those that do not grow beyond it.  `starts`: where segments begin now, if that is not 0: bytes below it are gone.
@@ -137,7 +137,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What makes a mirror the stream of a later moment: all of it, or nothing.
+    """The change of a mirror to the stream of a later moment: all of it, or nothing.
 
     `before`: the lengths from which it was staged.  `after`: the lengths to reach, also of segments of `epochs`.
     `sealed`: the segments to seal there.  `epochs`: to be added, in order.  `ends`: the stream is sealed with it.
@@ -153,7 +153,7 @@ class Round:
 
 
 class MirrorStatus(IntEnum):
-    """What a target says of one stream."""
+    """The answer of a target about one stream."""
 
     READY = 1  # it is the mirror of this link
     REFUSED = 2  # for good, with the reason
