@@ -25,8 +25,8 @@ class Direction(Enum):
 class Role(Enum):
     """The part of this installation in a link."""
 
-    ACTIVE = "active"  # it runs the job
-    PASSIVE = "passive"  # it has mirrors that another installation writes
+    ACTIVE = "active"  # runs the job
+    PASSIVE = "passive"  # has mirrors that another installation writes
 
 
 class LinkState(Enum):

@@ -155,9 +155,9 @@ class Round:
 class MirrorStatus(IntEnum):
     """The answer of a target about one stream."""
 
-    READY = 1  # it is the mirror of this link
+    READY = 1  # the mirror of this link
     REFUSED = 2  # for good, with the reason
-    PROMOTED = 3  # it is a stream of its own now; the source has to be read-only
+    PROMOTED = 3  # a stream of its own now; the source has to be read-only
     BUSY = 4  # another controller works on it: ask again
 
 
