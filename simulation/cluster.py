@@ -53,15 +53,17 @@ _LOST_AT_CONNECT: Final = 0.02
 class Cluster:
     """See the head of the module."""
 
-    def __init__(self, world: World, options: Options) -> None:
+    def __init__(self, world: World, options: Options, host: str = NODE) -> None:
+        """`host`: the address of the node's machine; another than NODE has draws of its own."""
         self.world = world
         self.options = options
+        self.host = host
         self.trace = world.trace
         self.net = world.net
         self.net.faults.least, self.net.faults.mean = options.least_delay, options.mean_delay
         self.net.faults.lost_at_connect = _LOST_AT_CONNECT if options.breaks else 0.0
         self.net.config = replace(self.net.config, fragment=options.split, max_fragments=6)
-        self.machine = world.machine(NODE)
+        self.machine = world.machine(host)
         self.machine.disk_latency = self._disk_delay
         clients = world.machine(CLIENTS)
         self.clients = clients.process or clients.start()
@@ -75,7 +77,7 @@ class Cluster:
         self.arrived_late: set[str] = set()
         self.index_faults = IndexFaults(self._index_delay, draw=self._index_rng.random)
         self.indexes = MemoryIndexes(self.index_faults)
-        self.store_hosts = [NODE]
+        self.store_hosts = [host]
         self.quiet = False
         self.node: Node | None = None
         self.storage: ChunkStorage | None = None
@@ -91,15 +93,15 @@ class Cluster:
 
     def store_address(self, segment: str, *, reading: bool = False) -> tuple[str, int]:
         """Where a client believes that a segment is; `reading`: it changes nothing there."""
-        return NODE, STORE_PORT
+        return self.host, STORE_PORT
 
     def controller_address(self) -> str:
         """A controller that a new client connects to."""
-        return f"{NODE}:{CONTROLLER_PORT}"
+        return f"{self.host}:{CONTROLLER_PORT}"
 
     def rng(self, name: str) -> random.Random:
         """The random generator of this name.  Renaming one changes what every seed draws; names are not for people."""
-        return self.world.chance(name)
+        return self.world.chance(name if self.host == NODE else f"{self.host} {name}")
 
     @property
     def disk(self) -> SimulatedDisk:
@@ -175,7 +177,7 @@ class Cluster:
         # Object storage is not in the data directory.
         url = None if options.storage == "directory" else "s3://simulated"
         return NodeConfig(
-            DATA, NODE, CONTROLLER_PORT, STORE_PORT, options.containers, url, limits=options.limits(),
+            DATA, self.host, CONTROLLER_PORT, STORE_PORT, options.containers, url, limits=options.limits(),
             times=options.times(),
         )  # fmt: skip
 
@@ -206,7 +208,7 @@ class Cluster:
         )  # fmt: skip
         await node.start(claim)
         if options.backups:
-            await offer_backups(node.store_role.backups, NODE, process.env)
+            await offer_backups(node.store_role.backups, self.host, process.env)
         if options.quotas:
             process.spawn(change_quotas(node.store, self.rng(f"quotas {process.number}")), "quotas")
         self.node = node
@@ -241,7 +243,7 @@ class Cluster:
             self.machine.kill(peers_learn_after)
         self._trace_disk()
         for task, info in list(detangle.current_loop().task_info.items()):
-            if info.host == NODE and not task.done():
+            if info.host == self.host and not task.done():
                 task.cancel()
 
     def crash(self, host: str, *, power: bool) -> None:
