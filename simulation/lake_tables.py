@@ -207,18 +207,20 @@ class MemoryTables:
         for file in files:
             self._catalog.files.pop(file, None)
 
-    def positions(self, view: TableView, prefix: str) -> Sequence[pa.Table]:
+    def positions(self, view: TableView, ingested_ms: int) -> Sequence[pa.Table]:
         """See `LakeTables`."""
         import pyarrow as pa
+        import pyarrow.compute as pc
 
         self._begin("positions")
         table = self._catalog.tables[view.handle]
         files = [] if table.head is None else table.files[table.head]
-        return [
-            pa.Table.from_batches(self._catalog.files[file]).select(["segment", "offset"])
-            for file in files
-            if file.startswith(prefix)
-        ]
+        found = []
+        for file in files:
+            rows = pa.Table.from_batches(self._catalog.files[file])
+            same = pc.equal(rows["ingested"].cast(pa.int64()), ingested_ms * 1000)
+            found.append(rows.filter(same).select(["segment", "offset"]))
+        return found
 
 
 class MemoryFiles:

@@ -135,8 +135,7 @@ class TableJobs:
         while True:
             await asyncio.sleep(6 * rng.random())
             for name in catalog.tables:
-                # The dead letters of an intent are found by the files in which they were written.
-                if name != _SETTINGS.dead_letters and rng.random() < 0.3:
+                if rng.random() < 0.3:
                     catalog.compact(name)
                     self.cluster.trace.probe("table_compacted")
                 if rng.random() < 0.3:

@@ -218,7 +218,7 @@ class Committer:
         letters = DeadLetters(self.settings, self._tables, self.state.stream_id)
         dead = None
         if self._untried != intent.commit:
-            dead = await self._run(lambda: letters.committed(intent.commit))
+            dead = await self._run(lambda: letters.committed(intent.commit, intent.ingested_ms))
         self._untried = ""
         written = await self._write(table, intent, values, letters, dead)
         try:
@@ -342,6 +342,8 @@ class Committer:
                         written.lost_bytes += part.lost_bytes
                         continue
                     await self._run(partial(self._write_batch, part, intent, values, writer, written))
+            if dead is not None and not written.lost_bytes:
+                letters.check(intent.commit, dead)
             written.files = list(await self._run(writer.close))
         except BaseException:
             await self._run(writer.abort)

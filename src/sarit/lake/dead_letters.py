@@ -37,20 +37,23 @@ class DeadLetters:
     def __repr__(self) -> str:
         return f"<DeadLetters {self._name}>"
 
-    def committed(self, commit: str) -> layout.DeadPositions | None:
-        """Return the dead letters that a commit has in the table; None: it is not there.  Raises TableProblem,
-        Unavailable."""
+    def committed(self, commit: str, ingested_ms: int) -> layout.DeadPositions | None:
+        """Return the dead letters of the time of a commit, if it is in the table; None: it is not there.
+
+        They are found by their rows: a compaction may have written them into other files since.  Raises Unavailable."""
         view = self._tables.load(self._identifier)
         if view is None or (count := _count(view, commit)) is None:
             return None
-        found = layout.DeadPositions(self._tables.positions(view, commit))
-        if found.count != count:
+        return layout.DeadPositions(self._tables.positions(view, ingested_ms), count)
+
+    def check(self, commit: str, dead: layout.DeadPositions) -> None:
+        """Check that the events of a commit were all read, and its dead letters among them.  Raises TableProblem."""
+        if dead.matched != dead.count:
             raise TableProblem(
                 DEAD_LETTERS,
-                f"table {self._name} does not have the {count} dead letters of commit {commit} in the files in which "
-                "they were written: bring the table back as it was, or say with resume-from where to go on",
+                f"table {self._name} has {dead.matched} of the {dead.count} dead letters of commit {commit}: bring the "
+                "table back as it was, or say with resume-from where to go on",
             )
-        return found
 
     def writer(self, prefix: str) -> DeadLetterWriter:
         """Return a writer that loads the table, or creates it, when the first dead letter comes."""

@@ -117,26 +117,30 @@ def rows(
 
 
 class DeadPositions:
-    """Positions of events that are dead letters already."""
+    """Positions of events that are dead letters already.
 
-    def __init__(self, tables: Iterable[pa.Table]) -> None:
-        """Take the columns `segment` and `offset` of tables."""
+    `count`: how many events of the commit should have one of them.  `matched`: how many had one so far."""
+
+    def __init__(self, tables: Iterable[pa.Table], count: int) -> None:
+        """Take the columns `segment` and `offset` of tables, which may have those of other commits, too."""
         found: dict[int, list[int]] = {}
         for table in tables:
             for segment, offset in zip(table["segment"].to_pylist(), table["offset"].to_pylist(), strict=True):
                 found.setdefault(segment, []).append(offset)
         self._offsets = {segment: np.unique(np.array(offsets, np.int64)) for segment, offsets in found.items()}
-        self.count = sum(map(len, self._offsets.values()))
+        self.count = count
+        self.matched = 0
 
     def __repr__(self) -> str:
-        return f"<DeadPositions, {self.count}>"
+        return f"<DeadPositions, {self.matched} of {self.count}>"
 
     def contain(self, segments: pa.Array, offsets: pa.Array) -> Any:
-        """Return for each event whether its position is one of these."""
+        """Return for each event whether its position is one of these, and count them.  Each event is asked for once."""
         found = np.zeros(len(segments), bool)
         of, at = segments.to_numpy(), offsets.to_numpy()
         for segment, known in self._offsets.items():
             found |= (of == segment) & np.isin(at, known)
+        self.matched += int(found.sum())
         return found
 
 

@@ -152,6 +152,6 @@ class LakeTables(Protocol):
     def delete(self, view: TableView, files: Sequence[Any]) -> None:
         """Delete files that are in no snapshot.  Raises nothing."""
 
-    def positions(self, view: TableView, prefix: str) -> Sequence[pa.Table]:
-        """Return the columns `segment` and `offset` of the files of a table whose names begin with `prefix`.  Raises
-        Unavailable."""
+    def positions(self, view: TableView, ingested_ms: int) -> Sequence[pa.Table]:
+        """Return the columns `segment` and `offset` of the rows of a table of dead letters whose `ingested` is this
+        time, since 1970.  Raises Unavailable."""

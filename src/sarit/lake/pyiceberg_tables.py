@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -143,18 +144,18 @@ class PyIcebergTables:
         for each in files:
             _delete(view.handle.io, each.file_path)
 
-    def positions(self, view: TableView, prefix: str) -> Sequence[pa.Table]:
-        """Return the columns `segment` and `offset` of the files of a table whose names begin with `prefix`.  Raises
-        Unavailable."""
+    def positions(self, view: TableView, ingested_ms: int) -> Sequence[pa.Table]:
+        """Return the columns `segment` and `offset` of the rows of a table of dead letters whose `ingested` is this
+        time, since 1970.  Raises Unavailable."""
+        from pyiceberg.expressions import EqualTo
+        from pyiceberg.types import TimestamptzType
+
         table = view.handle
-        found = []
         with self._errors(table.name(), "cannot be read"):
-            for task in table.scan().plan_files():
-                path = task.file.file_path
-                if path.rpartition("/")[2].startswith(prefix):
-                    with table.io.new_input(path).open() as source:
-                        found.append(pq.read_table(source, columns=["segment", "offset"]))
-        return found
+            time = datetime.fromtimestamp(ingested_ms // 1000, UTC).replace(microsecond=ingested_ms % 1000 * 1000)
+            zoned = isinstance(table.schema().find_field("ingested").field_type, TimestamptzType)
+            same = EqualTo("ingested", (time if zoned else time.replace(tzinfo=None)).isoformat())
+            return [table.scan(same, selected_fields=("segment", "offset")).to_arrow()]
 
     def _number(self, table: Any) -> None:
         """Write the numbered copy of a table's newest metadata, if the table has such copies."""

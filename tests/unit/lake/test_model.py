@@ -133,6 +133,9 @@ async def disturb(world: World, chance: random.Random) -> None:
         return
     if chance.random() < 0.1:
         world.catalog.append(TABLE, table.head, [], {}, {})
+    for name in (TABLE, DEAD):
+        if name in world.catalog.tables and chance.random() < 0.1:
+            world.catalog.compact(name)
     if chance.random() < 0.05:
         world.catalog.expire(TABLE, chance.randrange(1, 4), dangling=chance.random() < 0.5)
 
