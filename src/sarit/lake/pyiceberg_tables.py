@@ -147,15 +147,14 @@ class PyIcebergTables:
     def positions(self, view: TableView, ingested_ms: int) -> Sequence[pa.Table]:
         """Return the columns `segment` and `offset` of the rows of a table of dead letters whose `ingested` is this
         time, since 1970.  Raises Unavailable."""
-        from pyiceberg.expressions import EqualTo
         from pyiceberg.types import TimestamptzType
 
         table = view.handle
         with self._errors(table.name(), "cannot be read"):
             time = datetime.fromtimestamp(ingested_ms // 1000, UTC).replace(microsecond=ingested_ms % 1000 * 1000)
             zoned = isinstance(table.schema().find_field("ingested").field_type, TimestamptzType)
-            same = EqualTo("ingested", (time if zoned else time.replace(tzinfo=None)).isoformat())
-            return [table.scan(same, selected_fields=("segment", "offset")).to_arrow()]
+            text = (time if zoned else time.replace(tzinfo=None)).isoformat()
+            return [table.scan(f"ingested == '{text}'", selected_fields=("segment", "offset")).to_arrow()]
 
     def _number(self, table: Any) -> None:
         """Write the numbered copy of a table's newest metadata, if the table has such copies."""
