@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from sarit.controller import keys
 from sarit.controller.model import codec
-from sarit.controller.model.epochs import Epoch, creation_epoch
+from sarit.controller.model.epochs import Epoch, creation_epoch, place_of
 from sarit.controller.model.records import ScopeRecord, State, StreamRecord
 from sarit.controller.numbers import Numbers
 from sarit.controller.ports import Tables, TableUpdate, TableValue
@@ -267,7 +267,7 @@ class Catalog:
     async def epochs(self, name: StreamName, record: StreamRecord, first: int) -> tuple[Epoch, ...]:
         """Return all epochs from number `first` on, or from the oldest one kept if that is later."""
         if first >= record.epochs[0].number:
-            return record.epochs[first - record.epochs[0].number :]
+            return record.epochs[place_of(record.epochs, first) :]
         chunks: tuple[Epoch, ...] = ()
         after = b""
         prefix = keys.of_stream(name.stream, keys.EPOCHS)

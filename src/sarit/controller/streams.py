@@ -289,10 +289,15 @@ class Streams:
         return record.current.segments if record.state is State.ACTIVE else ()
 
     async def epoch(self, name: StreamName, number: int) -> Epoch:
-        """Return an epoch of a stream.  Raises NotFound."""
+        """Return the epoch of a stream that was in force at a number.  Raises NotFound.
+
+        That is the epoch of this number, except between the last epoch of a mirror and the one that its promotion
+        began: clients count back from the epoch of a segment to find the segments before it."""
         record = await self.ready(name)
         epochs = await self.catalog.epochs(name, record, max(0, number))
-        if not epochs or epochs[0].number != number:
+        if epochs and epochs[0].number != number:
+            epochs = tuple(epoch for epoch in await self.catalog.epochs(name, record, 0) if epoch.number < number)[-1:]
+        if not epochs:
             raise NotFound(f"stream {name} has no epoch {number}")
         return epochs[0]
 

@@ -48,15 +48,19 @@ async def epoch(session: Session, stream: StreamName, number: int) -> Epoch:
 async def epochs(session: Session, stream: StreamName) -> list[Epoch]:
     """Return all epochs that hold data, from that of the head to the newest.  Raises NotFound."""
     head = await session.with_retry(lambda: session.controller.head_segments(stream))
-    number = min(segment.epoch for segment in head)
-    found = [await epoch(session, stream, number)]
+    found = [await epoch(session, stream, min(segment.epoch for segment in head))]
     while True:
-        number += 1
         # Only NotFound shows which epoch is the newest.
         try:
-            found.append(await epoch(session, stream, number))
+            following = await epoch(session, stream, found[-1].number + 1)
         except NotFound:
             return found
+        # Every epoch has segments of its own number.  Between the last epoch of a mirror and the epoch of its
+        # promotion there is none, and the controller answers with the last one.
+        if max(one.segment.epoch for one in following.segments) < following.number:
+            successors = await session.controller.successors(stream, found[-1].segments[0].segment)
+            following = await epoch(session, stream, min(one.segment.epoch for one in successors))
+        found.append(following)
 
 
 async def between(session: Session, start: StreamCut, end: StreamCut) -> list[SegmentId]:

@@ -136,7 +136,8 @@ class StreamCalls:
         if request.epoch > current or request.epoch < 0:
             return _Check(status=_Check.INVALID_INPUT)
         # A scaling is complete when the replaced segments are sealed, which is pending work after the new epoch.
-        busy = request.epoch == current or (request.epoch == current - 1 and found.record.pending)
+        before = found.record.epochs[-2].number if len(found.record.epochs) > 1 else current - 1
+        busy = request.epoch == current or (request.epoch >= before and found.record.pending)
         return _Check(status=_Check.IN_PROGRESS if busy else _Check.SUCCESS)
 
 

@@ -12,7 +12,7 @@ from collections import deque
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from sarit.controller.model.epochs import creation_epoch, known_segments
+from sarit.controller.model.epochs import creation_epoch, known_segments, place_of
 from sarit.core.keyspace import KeyRange, tiles
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def lower_bound(epochs: Sequence[Epoch], bounds: Sequence[Mapping[int, int]]) ->
     Where the cuts overlap, the earlier segment wins.  The rest of the later segment's range is covered by the segments
     that it replaced, from their beginnings.  `bounds`: whole cuts.  `epochs`: all epochs, in order, from the one that
     created the first segment of the cuts on."""
-    known, first = known_segments(epochs), epochs[0].number
+    known = known_segments(epochs)
     out: Cut = {}
     replaced: set[int] = set()
     waiting: deque[tuple[int, int | None]] = deque((s, offset) for cut in bounds for s, offset in sorted(cut.items()))
@@ -116,8 +116,8 @@ def lower_bound(epochs: Sequence[Epoch], bounds: Sequence[Mapping[int, int]]) ->
         for later in gone:
             if later not in replaced:
                 replaced.add(later)
-                # Find the segments that `later` replaced in the epoch before.  Epochs are numbered without gaps.
-                before = epochs[creation_epoch(later) - 1 - first].overlapping(known[later])
+                # Find the segments that `later` replaced in the epoch before.
+                before = epochs[place_of(epochs, creation_epoch(later)) - 1].overlapping(known[later])
                 waiting += ((s.segment, None) for s in before)
     return out
 
@@ -138,7 +138,7 @@ def upper_bound(epochs: Sequence[Epoch], bounds: Sequence[Mapping[int, int]]) ->
         for s, offset in sorted(furthest.items())
         if not any(known[o].overlaps(known[s]) and creation_epoch(o) > creation_epoch(s) for o in furthest)
     }
-    latest = epochs[max(map(creation_epoch, out)) - epochs[0].number]
+    latest = epochs[place_of(epochs, max(map(creation_epoch, out)))]
     # A segment that fills a gap replaces those of the cut that it overlaps, which may open gaps beside it.  The loop
     # ends, because each round adds segments of `latest`, and these never overlap each other.
     while gaps := _gaps(known, out):

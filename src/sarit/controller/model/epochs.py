@@ -11,16 +11,20 @@ continue from the highest number of the epoch before, which is the highest so fa
 A transaction that commits after its epoch has passed is rolled in by two epochs at once: in the first, copies of its
 sealed segments (same numbers, same ranges) stand in for their replacements; in the second, copies of the replacements
 return.  Numbers thus repeat across epochs, ids never do.  Source: Pravega `RecordHelper`; naming.md par. 2.
+
+Epoch numbers rise, and are contiguous but for promotions: the mirror of a stream that is promoted goes on in an epoch
+far behind all that its source may have had (`promoted_epoch`).  No epoch is looked up by counting from another one.
 """
 
 from __future__ import annotations
 
 import itertools
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from sarit.controller.limits import MAX_EPOCH
 from sarit.core.errors import Conflict, Invalid
 from sarit.core.keyspace import KeyRange, split_evenly, tiles
 from sarit.core.names import SegmentId
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 _LOW = attrgetter("low")
+_NUMBER = attrgetter("number")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -108,6 +113,22 @@ def next_epoch(current: Epoch, replaced: Sequence[int], ranges: Sequence[KeyRang
     number, first = current.number + 1, highest_number(current) + 1
     new = [SegmentRange(r.low, r.high, SegmentId(number, first + i).packed) for i, r in enumerate(ranges)]
     return check_epoch(Epoch(number, tuple(sorted(unchanged + new)), now_ms))
+
+
+def promoted_epoch(current: Epoch, ahead: int, now_ms: int) -> Epoch:
+    """Return the epoch in which new segments of the same ranges replace all active ones, `ahead` numbers later.
+
+    Raises Invalid: the stream was promoted so often that its epochs have no higher number."""
+    number, first = current.number + ahead, highest_number(current) + 1
+    if number > MAX_EPOCH:
+        raise Invalid(f"epoch {number} is beyond {MAX_EPOCH}: the stream was promoted too often: copy it")
+    new = (SegmentRange(s.low, s.high, SegmentId(number, first + i).packed) for i, s in enumerate(current.segments))
+    return check_epoch(Epoch(number, tuple(new), now_ms))
+
+
+def place_of(epochs: Sequence[Epoch], number: int) -> int:
+    """Return the index of the first epoch with this number or a higher one; the length of `epochs` if there is none."""
+    return bisect_left(epochs, number, key=_NUMBER)
 
 
 def stand_ins(current: Epoch, past: Epoch) -> dict[int, int]:

@@ -2,14 +2,17 @@
 
 import asyncio
 import random
+from dataclasses import replace
 
 import pytest
 
 from sarit.client.core.values import SegmentRange
 from sarit.client.streams import manual_scaling as scaling
+from sarit.controller.model.epochs import promoted_epoch
+from sarit.controller.model.records import Work, WorkKind
 from sarit.core.errors import Conflict, Invalid, NotFound
 from sarit.core.keyspace import KeyRange
-from sarit.core.names import SegmentId
+from sarit.core.names import SegmentId, StreamName
 from tests.unit.client.nodes import in_keys, on_node
 
 
@@ -57,6 +60,19 @@ async def test_split_merge_and_epochs(made) -> None:
     await made.client.seal_stream("s/t")
     with pytest.raises(Conflict, match="sealed"):
         await stream.scale(5)
+
+
+@on_node
+async def test_epochs_of_a_promoted_stream_have_a_gap(made) -> None:
+    await made.client.create_stream("s/t", segments=2)
+    stream = made.client.stream("s/t")
+
+    def jump(record, _):
+        return replace(record, work=Work(WorkKind.SCALE, (), (promoted_epoch(record.current, 1_000_000, 0),)))
+
+    await made.node.controller.streams.change(StreamName("s", "t"), jump)
+    assert await stream.scale(4)
+    assert [epoch.number for epoch in await stream.epochs()] == [0, 1_000_000, 1_000_001]
 
 
 @on_node

@@ -1,4 +1,4 @@
-"""Random histories of a stream: its epochs after splits, merges, even replacements and rolled-in transactions."""
+"""Random histories of a stream: its epochs after splits, merges, replacements, rolls of transactions, promotions."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from sarit.controller.model.epochs import (
     even_replacement,
     first_epoch,
     next_epoch,
+    promoted_epoch,
     rolled_epochs,
     stand_ins,
 )
@@ -31,11 +32,13 @@ def scaled(current: Epoch, draw) -> Epoch:
 def histories(draw, most: int = 8) -> tuple[Epoch, ...]:
     epochs = [first_epoch(draw(st.integers(1, 4)), draw(st.integers(0, 5)), 0)]
     for _ in range(draw(st.integers(0, most))):
-        what = draw(st.sampled_from(["scale", "scale", "scale", "even", "roll"]))
+        what = draw(st.sampled_from(["scale", "scale", "scale", "even", "roll", "promote"]))
         if what == "scale":
             epochs.append(scaled(epochs[-1], draw))
         elif what == "even":
             epochs.append(even_replacement(epochs[-1], draw(st.integers(1, 5)), 0))
+        elif what == "promote":
+            epochs.append(promoted_epoch(epochs[-1], draw(st.sampled_from([2, 1_000_000])), 0))
         else:
             past = draw(st.sampled_from(epochs))
             if len(stand_ins(epochs[-1], past)) == len(past.segments):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 
+from sarit.controller.limits import MAX_EPOCH
 from sarit.controller.model.epochs import (
     Epoch,
     SegmentRange,
@@ -17,6 +19,8 @@ from sarit.controller.model.epochs import (
     first_epoch,
     known_segments,
     next_epoch,
+    place_of,
+    promoted_epoch,
     replaced_by,
     rolled_epochs,
     successors,
@@ -39,7 +43,11 @@ def since(epochs, segment):
 def test_every_epoch_tiles_the_key_space_and_follows_the_one_before(epochs):
     for epoch in epochs:
         check_epoch(epoch)
-    assert [epoch.number for epoch in epochs] == list(range(len(epochs)))
+    assert epochs[0].number == 0
+    for before, after in itertools.pairwise(epochs):
+        # The next number, but for promotions, which replace all.
+        assert after.number == before.number + 1 or (after.number > before.number and not before.ids & after.ids)
+        assert created_in(after), "an epoch without segments of its own"
 
 
 @given(histories())
@@ -148,3 +156,27 @@ def test_the_check_sees_a_gap_a_double_id_and_disorder():
 def test_many_segments():
     assert len(first_epoch(10_000, 0, 0).segments) == 10_000
     assert [s.high for s in first_epoch(3, 0, 0).segments] == [r.high for r in split_evenly(3)]
+
+
+def test_a_promoted_stream_goes_on_with_the_same_ranges_and_new_numbers() -> None:
+    current = next_epoch(first_epoch(2, 7, 0), [7], KeyRange(0.0, 0.5).split_evenly(2), 0)
+    after = promoted_epoch(current, 1000, 5)
+    assert (after.number, after.created_ms) == (1001, 5)
+    assert [(s.low, s.high) for s in after.segments] == [(s.low, s.high) for s in current.segments]
+    assert [SegmentId.unpack(s.segment) for s in after.segments] == [SegmentId(1001, n) for n in (11, 12, 13)]
+    for old in current.segments:
+        (successor,) = successors([current, after], old.segment)
+        assert (successor[0].low, successor[0].high, successor[1]) == (old.low, old.high, [old.segment])
+
+
+def test_an_epoch_that_no_record_can_hold_is_refused() -> None:
+    last = replace(first_epoch(1, 0, 0), number=MAX_EPOCH - 1)
+    assert promoted_epoch(last, 1, 0).number == MAX_EPOCH
+    with pytest.raises(Invalid, match="promoted too often"):
+        promoted_epoch(last, 2, 0)
+
+
+def test_the_place_of_an_epoch_in_a_gap_is_that_of_the_next_one() -> None:
+    first = first_epoch(1, 0, 0)
+    epochs = [first, promoted_epoch(first, 10, 0)]
+    assert [place_of(epochs, number) for number in (0, 1, 9, 10, 11)] == [0, 1, 1, 1, 2]
