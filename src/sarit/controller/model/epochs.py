@@ -13,7 +13,7 @@ sealed segments (same numbers, same ranges) stand in for their replacements; in 
 return.  Numbers thus repeat across epochs, ids never do.  Source: Pravega `RecordHelper`; naming.md par. 2.
 
 Epoch numbers rise, and are contiguous but for promotions: the mirror of a stream that is promoted goes on in an epoch
-far behind all that its source may have had (`promoted_epoch`).  No epoch is looked up by counting from another one.
+far behind all that its source may have had (`promoted_epoch`).  No epoch is found by counting from another one.
 """
 
 from __future__ import annotations
