@@ -32,6 +32,7 @@
                                           z/<transaction>            CompletedRecord
                                           j/<kind>/<name>            settings of a background job
                                           s/<kind>/<name>            progress of a background job
+                                          l                          MirrorRecord (mirror/mirror_records.py)
                                           y/<ms, 12 hex>/<transaction>  the same in order of time; no value
 
 The table `work` is the *pending-work index*, and `watched` is the *maintenance index*.  Their entries are written
@@ -125,6 +126,11 @@ def creation_key(stream: str) -> bytes:
 def properties_key(stream: str) -> bytes:
     """Return the key of a stream's properties."""
     return of_stream(stream, b"p")
+
+
+def mirror_key(stream: str) -> bytes:
+    """Return the key of what a stream that is, was or has a mirror knows of it."""
+    return of_stream(stream, b"l")
 
 
 def chunk_key(stream: str, epoch: int) -> bytes:

@@ -9,6 +9,9 @@ from sarit.core.limits import KIB, MIB
 # The version of the messages between the two sides of a link.
 MIRROR_PROTOCOL: Final = 1
 
+# The random ids of links and of promotions.
+LINK_ID_BYTES: Final = 16
+
 # How many bytes one read or write between the sides carries ...
 MIRROR_BATCH_BYTES: Final = MIB
 # ... and how many streams one call names.

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import struct
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -47,6 +48,8 @@ T = TypeVar("T")
 
 VERSION: Final = 2
 _VERSION: Final = bytes((VERSION,))
+# The version of the record of a stream that is a mirror: releases before it refuse the record, and leave it alone.
+_MIRROR_VERSION: Final = b"\x03"
 _CONFIG: Final = struct.Struct(">BiiiBqqqq")
 _GROUP: Final = struct.Struct(">Bqqqiiq?")
 _TABLE: Final = struct.Struct(">Bqiiiqq")
@@ -71,7 +74,7 @@ def encode_stream(record: StreamRecord) -> bytes:
     work = record.work
     return b"".join(
         (
-            _VERSION,
+            _MIRROR_VERSION if record.link else _VERSION,
             bytes((record.state,)),
             _encode_config(record.config),
             pack_long(record.created_ms),
@@ -90,18 +93,21 @@ def encode_stream(record: StreamRecord) -> bytes:
                     *(txn.to_bytes(TRANSACTION_ID_BYTES, "big") for txn in work.transactions),
                 )
             ),
+            pack_text(record.link) if record.link else b"",
         )
     )
 
 
 def decode_stream(data: bytes) -> StreamRecord:
     """Decode a stream's record."""
+    if data[:1] == _MIRROR_VERSION:
+        return _decode(_VERSION + data[1:], _mirror)
     return _decode(data, _stream)
 
 
 def decode_stream_config(data: bytes) -> StreamConfig:
     """Decode only the configuration in a stream's record: the rest takes most of the time."""
-    return _decode(data, _config_alone)
+    return _decode(_VERSION + data[1:] if data[:1] == _MIRROR_VERSION else data, _config_alone)
 
 
 def _config_alone(c: Cursor) -> StreamConfig:
@@ -119,6 +125,13 @@ def _stream(c: Cursor) -> StreamRecord:
     segments, planned = _decode_ids(c), _decode_epochs(c)
     transactions = tuple(c.number(TRANSACTION_ID_BYTES) for _ in range(c.compact_int()))
     return StreamRecord(state, config, created_ms, first, epochs, head, Work(kind, segments, planned, transactions))
+
+
+def _mirror(c: Cursor) -> StreamRecord:
+    record, link = _stream(c), c.text()
+    if not link:
+        raise Invalid("a mirror names no link")
+    return replace(record, link=link)
 
 
 def encode_chunk(epochs: Sequence[Epoch]) -> bytes:

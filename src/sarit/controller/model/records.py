@@ -69,6 +69,7 @@ class StreamRecord:
     from earlier ones of its name.
     `epochs`: the latest epochs, the current one last; earlier ones are in chunks, which are separate records.
     `head`: the cut at which the stream begins; empty: the start of the first of `epochs`.
+    `link`: the link whose mirror it is, by name: only that link writes it, until it is promoted; empty: any writer.
     """
 
     state: State
@@ -78,6 +79,12 @@ class StreamRecord:
     epochs: tuple[Epoch, ...]
     head: Cut = field(default_factory=dict)
     work: Work = NO_WORK
+    link: str = ""
+
+    @property
+    def mirrored(self) -> bool:
+        """Whether the stream is a mirror: a copy that one link writes, and that is read-only for everybody else."""
+        return bool(self.link)
 
     @property
     def current(self) -> Epoch:

@@ -63,6 +63,7 @@ streams = st.builds(
     histories(6),
     cuts,
     st.one_of(st.just(Work()), works),
+    st.just("") | names,
 )
 cut_lists = st.lists(
     st.tuples(st.builds(StreamName, names, names), cuts.map(lambda cut: tuple(sorted(cut.items())))), max_size=3
@@ -117,7 +118,7 @@ def test_a_record_comes_back_as_it_was(kind, data):
 def test_damage_is_reported_and_never_guessed_at(kind, data):
     strategy, encode, decode = KINDS[kind]
     stored = encode(data.draw(strategy))
-    for bad in (b"", b"\x03" + stored[1:], stored + b"\0", stored[: data.draw(st.integers(0, len(stored) - 1))]):
+    for bad in (b"", b"\x04" + stored[1:], stored + b"\0", stored[: data.draw(st.integers(0, len(stored) - 1))]):
         with pytest.raises(Corrupt):
             decode(bad)
 
@@ -146,6 +147,17 @@ def test_a_stream_to_the_byte():
         "00 00"  # no head, no work
     )
     assert codec.decode_stream(codec.encode_stream(record)) == record
+
+
+def test_a_mirror_is_the_stream_in_a_version_of_its_own_and_the_name_of_its_link():
+    record = StreamRecord(State.ACTIVE, StreamConfig(), 5, 0, (first_epoch(2, 0, 5),))
+    plain, mirror = codec.encode_stream(record), codec.encode_stream(dataclasses.replace(record, link="up"))
+    assert mirror == b"\x03" + plain[1:] + bytes.fromhex("0002 7570")
+    assert codec.decode_stream(mirror).mirrored
+    assert not codec.decode_stream(plain).mirrored
+    assert codec.decode_stream_config(mirror) == record.config
+    with pytest.raises(Corrupt):
+        codec.decode_stream(b"\x03" + plain[1:] + b"\0\0")
 
 
 def test_maker_of_a_group_has_the_bytes_of_the_page():
