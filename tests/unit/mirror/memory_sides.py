@@ -1,7 +1,7 @@
 """The two sides of a link in memory, for tests: a source that scales, commits, truncates and forgets, a target, and
 calls that get lost on their way.
 
-The source notes every clean moment, and everything that it ever had (`SourceHistory`); the target notes how it looked
+The source notes every clean moment, and everything that it ever had (`SourceHistory`); the target notes its state
 after every step (`Seen`).  `checkers/mirror.py` judges the two.
 """
 
@@ -41,11 +41,14 @@ if TYPE_CHECKING:
 class SourceStream:
     """A stream of the source."""
 
-    def __init__(self, name: StreamName, segments: int, creation_id: bytes, created_ms: int = 1) -> None:
+    def __init__(
+        self, name: StreamName, segments: int, creation_id: bytes, created_ms: int = 1, first_number: int = 0
+    ) -> None:  # fmt: skip
         self.name = name
+        self.first_number = first_number
         self.creation_id = creation_id
         self.created_ms = created_ms
-        self.epochs: list[Epoch] = [first_epoch(segments, 0, created_ms)]
+        self.epochs: list[Epoch] = [first_epoch(segments, first_number, created_ms)]
         self.data: dict[int, bytearray] = {s: bytearray() for s in self.epochs[0].ids}
         self.starts: dict[int, int] = {}
         self.gone: set[int] = set()
@@ -139,8 +142,8 @@ class SourceStream:
             head = {s: lengths[s] for s in sorted(self.epochs[number].ids)}
         first = self.epochs[min(creation_epoch(s) for s in head)]
         return StreamFacts(
-            self.name, self.creation_id, 0, self.created_ms, self.version, self.config, dict(self.properties),
-            self.is_sealed, self.is_fenced, head, first, (installation,), self.lineages,
+            self.name, self.creation_id, self.first_number, self.created_ms, self.version, self.config,
+            dict(self.properties), self.is_sealed, self.is_fenced, head, first, (installation,), self.lineages,
         )  # fmt: skip
 
     def offer(self, position: Position, limit: int, most_epochs: int) -> Offer:
@@ -198,10 +201,12 @@ class MemorySource:
         self._created = 0
 
     def create(self, name: str, segments: int = 1, created_ms: int = 1) -> SourceStream:
-        """Create a stream SCOPE/STREAM."""
+        """Create a stream SCOPE/STREAM, also in place of one of that name: no segment's number is used again."""
         self._created += 1
         key = StreamName(*name.split("/"))
-        made = SourceStream(key, segments, self._created.to_bytes(16, "big"), created_ms)
+        before = self.streams_by_name.get(key)
+        number = 0 if before is None else max(s & 0xFFFFFFFF for s in before.data) + 1
+        made = SourceStream(key, segments, self._created.to_bytes(16, "big"), created_ms, number)
         self.streams_by_name[key] = made
         return made
 
