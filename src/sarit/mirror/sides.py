@@ -146,12 +146,18 @@ class MirrorTarget(Protocol):
     async def site(self) -> Site:
         """Return which installation it is."""
 
-    async def begin(self, link: LinkIdentity, scope: str, streams: Sequence[StreamFacts]) -> list[MirrorState]:
+    async def begin(
+        self, link: LinkIdentity, scope: str, streams: Sequence[StreamFacts], *, discard_divergent: bool = False
+    ) -> list[MirrorState]:
         """Make mirrors of streams, if there are none, and return their states, in order.
 
         Creates the scope and the segments at the starts that the facts name, and finishes a round that was decided.
         Where facts are newer than the mirror's, configuration and properties are taken over.  REFUSED: a stream of
-        this name that is no mirror of this one (another creation id, another link, made by a user), a loop, itself."""
+        this name that is no mirror of this one (another creation id, another link, made by a user), a loop, itself.
+
+        A stream that the source descends from by promotions becomes its mirror, and is read-only from then on.  If it
+        has bytes that the source has not, it is REFUSED with their number; `discard_divergent`: they are exported to
+        the stream `NAME.divergent-…`, and the stream is made again.  BUSY while that is being copied."""
 
     async def states(self, link: LinkIdentity, scope: str, names: Sequence[StreamName]) -> list[MirrorState]:
         """Return the states of mirrors, in order, without changing anything."""
@@ -170,7 +176,8 @@ class MirrorTarget(Protocol):
     async def restart(self, link: LinkIdentity, scope: str, facts: StreamFacts) -> MirrorState:
         """Begin a mirror again at the head in `facts`, since bytes between it and that head are lost.
 
-        What it had stays as the stream `NAME.before-EPOCHMS`, and the lost bytes are counted in its properties."""
+        What it had stays as the stream `NAME.before-EPOCHMS`, and the lost bytes are counted.  BUSY while it is being
+        copied there: call again."""
 
     async def promote(self, link: LinkIdentity, scope: str, names: Sequence[StreamName]) -> list[MirrorState]:
         """Make streams of mirrors, for writers: finish a decided round, drop an undecided one, seal all segments, and
