@@ -14,6 +14,9 @@
     _system/_tables/quotas              q/<subject>                  limits, as text (security/quotas.py)
                                         f/<scope>                    a scope over its storage quota; its bytes, as text
     _system/_tables/jobs                <scope>/<stream>/<kind>/<name>   pending: a background job (controller/jobs.py)
+    _system/_tables/links               l/<link>                     a link to another installation (mirror/)
+                                        s/<link id, 32 hex>/<scope>  the link has mirrors in the scope; no value
+                                        n                            written again with each change of links; no value
     _system/_tables/<scope>/<16 hex>    s/<stream>                   StreamRecord
       (the hex digits are the           d/<stream>                   first segment number of a new stream of the name
       scope's incarnation)              t/<tag> 00 <stream>          streams by tag; no value
@@ -61,6 +64,7 @@ NUMBERS_TABLE: Final = f"{SYSTEM_SCOPE}/_tables/numbers"
 RULES_TABLE: Final = f"{SYSTEM_SCOPE}/_tables/access"
 JOBS_TABLE: Final = f"{SYSTEM_SCOPE}/_tables/jobs"
 QUOTAS_TABLE: Final = f"{SYSTEM_SCOPE}/_tables/quotas"
+LINKS_TABLE: Final = f"{SYSTEM_SCOPE}/_tables/links"
 STREAMS: Final = b"s/"
 NUMBERS: Final = b"d/"
 GROUPS: Final = b"g/"

@@ -22,3 +22,26 @@ MIRROR_ROUND_BYTES: Final = 64 * MIB
 MAX_DIRECT_BYTES: Final = 256 * KIB
 # By how much the epochs of a promoted mirror are behind all that its source ever had.
 PROMOTED_EPOCHS: Final = 1_000_000
+
+# -- links
+# How many links one installation may have, those that end in it included.
+MAX_LINKS: Final = 256
+LINK_ID_BYTES: Final = 16
+# The name of a link, so that it fits with a suffix into the names of its stream and of its job.
+MAX_LINK_NAME_CHARACTERS: Final = 48
+# An address, a path, a reference to a password.
+MAX_LINK_TEXT_CHARACTERS: Final = 512
+MAX_LINK_GLOBS: Final = 64
+MAX_LINK_GLOB_CHARACTERS: Final = 512
+# Priority classes are as far from 0 as this.
+MAX_LINK_PRIORITY: Final = 100
+# A link that is slower than this could not send a single batch within the time of a call.
+MIN_LINK_BYTES_PER_SECOND: Final = 8 * KIB
+MAX_LINK_BYTES_PER_SECOND: Final = 1 << 40
+# A hold below this would stop writers at any pause of the link.
+MIN_HOLD_BYTES: Final = MIB
+MAX_HOLD_BYTES: Final = 1 << 50
+# Of how many failing streams the status of a link tells why ...
+MAX_LINK_PROBLEMS: Final = 20
+# ... in texts of at most this length.
+MAX_LINK_NOTE_CHARACTERS: Final = 400
