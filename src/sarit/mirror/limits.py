@@ -26,7 +26,6 @@ PROMOTED_EPOCHS: Final = 1_000_000
 # -- links
 # How many links one installation may have, those that end in it included.
 MAX_LINKS: Final = 256
-LINK_ID_BYTES: Final = 16
 # The name of a link, so that it fits with a suffix into the names of its stream and of its job.
 MAX_LINK_NAME_CHARACTERS: Final = 48
 # An address, a path, a reference to a password.

@@ -29,7 +29,7 @@ from sarit.mirror.links import Direction, Link, LinkSettings, LinkState, Role
 from sarit.wire.limits import NO_VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from sarit.controller.ports import Tables
     from sarit.mirror.values import LinkIdentity
@@ -142,7 +142,7 @@ class LinkTable:
             await self._add_passive(identity)
         await self._tables.update(LINKS_TABLE, [TableUpdate(row, b"", NO_VERSION)])
 
-    async def scopes(self, link_id: bytes) -> list[str]:
+    async def scopes(self, link_id: bytes) -> Sequence[str]:
         """Return the scopes of this installation in which a link has mirrors, or had some.  Raises Unavailable."""
         start = _scope_key(link_id, "")
         with suppress(NotFound):
