@@ -55,7 +55,7 @@ def meet(one: str, other: str) -> bool:
         for at, can in enumerate(reached):
             if not can:
                 continue
-            if char == _ANY:  # it is nothing, or the characters that `one` asks for, but never a "/"
+            if char == _ANY:  # a star is nothing, or what `one` asks for, but never a "/"
                 end = at
                 while not following[end]:
                     following[end] = True
