@@ -125,7 +125,7 @@ class LinkTable:
                 await self._tables.update(LINKS_TABLE, [TableUpdate(_key(link.name), None, NO_VERSION)])
 
     async def passive(self, identity: LinkIdentity, scope: str) -> None:
-        """Note that a link, of this or of another installation, writes into a scope of this one.
+        """Record that a link, of this or of another installation, writes into a scope of this one.
 
         A link that runs elsewhere gets a row of its own here, under its name, or with a part of its id if the name is
         in use.  Raises Invalid, Unavailable."""
