@@ -19,6 +19,7 @@ from sarit.controller.access import NEEDS, Access
 from sarit.core.errors import Forbidden, Invalid
 from sarit.env.real import real_env
 from sarit.rpc.methods import PRAVEGA, SARIT
+from sarit.rpc.mirror_methods import MIRROR
 from sarit.security.audit import NoAudit
 from sarit.security.login import Logins
 from sarit.security.permissions import Caller, Permission, Rule, Rules
@@ -34,6 +35,8 @@ _RULES: Final = Rules(
         Rule("user:other", "prn::/scope:other*", Permission.READ_UPDATE),
         Rule("user:reader", "prn::/scope:app*", Permission.READ),
         Rule("user:writer", "prn::/scope:app*", Permission.READ_UPDATE),
+        Rule("user:reader", "prn::/mirror:app", Permission.READ),
+        Rule("user:writer", "prn::/mirror:app", Permission.READ_UPDATE),
     ]
 )
 # The columns, and who they are.
@@ -68,6 +71,7 @@ call is that of a stream, group or table; the stream of a group (`_RGG`); the st
 stream (`K_kvtable`); in the scope of the system; or has characters that no name has. `-` is refused to everybody. Who
 has not logged in may make the calls for everybody alone, and another tenant no more than who has no rule. Lists show
 what one may read. With READ one deletes the groups that one has created, and releases for the groups that one may read.
+The calls `mirror…` are about `prn::/mirror:SCOPE`: other installations make them for links.
 """
 _TEXT_OF_COMMANDS: Final = """\
 Commands of the wire, with the token that the controller gives for the name, by the segment that they are about. What is
@@ -121,7 +125,7 @@ def _head(first: str, columns: list[str]) -> list[str]:
 
 async def _calls(access: Access) -> list[str]:
     cells = {}
-    for service in (PRAVEGA.service, SARIT.service):
+    for service in (PRAVEGA.service, SARIT.service, MIRROR.service):
         for method in service.methods:
             cells[method.name] = tuple(
                 [

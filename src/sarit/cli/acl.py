@@ -26,8 +26,8 @@ _SCOPE: Final = re.compile(r"prn::/scope:([^/*]+)(?:/|$)")
 _RESOURCE_HELP = """
     RESOURCE is prn::/ for the list of scopes, prn::/scope:S, prn::/scope:S/stream:T, prn::/scope:S/reader-group:G,
     prn::/scope:S/key-value-table:K; for the schema registry prn::/namespace:N or prn::/namespace:N/group:G, where N of
-    the default namespace is empty and G is encoded as in URLs; or a prefix of these with * at the end.  SUBJECT is
-    user:NAME, role:NAME, or * for everybody who has logged in.
+    the default namespace is empty and G is encoded as in URLs; for links prn::/mirror:S; or a prefix of these with * at
+    the end.  SUBJECT is user:NAME, role:NAME, or * for everybody who has logged in.
 """
 
 

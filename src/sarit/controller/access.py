@@ -31,6 +31,7 @@ from sarit.security.permissions import (
     Permission,
     Rules,
     group_resource,
+    mirror_resource,
     needed_to_ask,
     owner_resource,
     scope_resource,
@@ -51,6 +52,7 @@ READ: Final = Permission.READ
 UPDATE: Final = Permission.READ_UPDATE
 
 _SYSTEM: Final = scope_resource(SYSTEM_SCOPE)
+_SYSTEM_MIRROR: Final = mirror_resource(SYSTEM_SCOPE)
 _Access = pb.StreamInfo.AccessOperation
 
 # The permission that each access operation of a token request asks for.
@@ -101,6 +103,10 @@ def _next_page(request: Any, reply: Any) -> None:
 
 def _next_configs(request: Any, reply: Any) -> None:
     request.after = reply.streams[-1].streamInfo.stream
+
+
+def _next_scopes(request: Any, reply: Any) -> None:
+    request.after = reply.scopes[-1]
 
 
 def _none(_: Any) -> Permission:
@@ -191,6 +197,10 @@ def _new_table(request: Any) -> Sequence[str]:
 def _table_claims(request: Any) -> Sequence[tuple[str, str]]:
     table = table_resource(request.scope, request.kvtName)
     return ((table, table),)
+
+
+def _mirror(request: Any) -> Sequence[str]:
+    return (mirror_resource(request.scope),)
 
 
 def _created(request: Any) -> Sequence[str]:
@@ -310,6 +320,24 @@ NEEDS: Final[Mapping[str, Need]] = {
     "createJob": _of_stream(_update),
     "listJobs": _of_stream(_read),
     "deleteJob": _of_stream(_update),
+    "mirrorSite": Need(_none, _root),
+    "mirrorScopes": Need(
+        _none, _root, listed=Listed("scopes", lambda _, item: mirror_resource(item), lambda item: item, _next_scopes)
+    ),
+    "mirrorStreams": Need(_read, _mirror),
+    "mirrorFacts": Need(_read, _mirror),
+    "mirrorOffers": Need(_read, _mirror),
+    "mirrorRead": Need(_read, _mirror),
+    "mirrorGrown": Need(_read, _mirror),
+    "mirrorHold": Need(_update, _mirror),
+    "mirrorFence": Need(_update, _mirror),
+    "mirrorBegin": Need(_update, _mirror),
+    "mirrorStates": Need(_update, _mirror),
+    "mirrorWrite": Need(_update, _mirror),
+    "mirrorFinish": Need(_update, _mirror),
+    "mirrorDrop": Need(_update, _mirror),
+    "mirrorRestart": Need(_update, _mirror),
+    "mirrorPromote": Need(_update, _mirror),
 }
 
 
@@ -434,7 +462,7 @@ class Access:
 def _refused_to_all(need: Need, request: Any, resources: Sequence[str], streams: Sequence[tuple[str, str]]) -> str:
     """Return why a request is refused to every caller; empty: it depends on the caller."""
     if not need.system and (
-        any(each == _SYSTEM or each.startswith(f"{_SYSTEM}/") for each in resources)
+        any(each in (_SYSTEM, _SYSTEM_MIRROR) or each.startswith(f"{_SYSTEM}/") for each in resources)
         or any(scope == SYSTEM_SCOPE for scope, _ in streams)
     ):
         return f"scope {SYSTEM_SCOPE} is the system's: no call is about it, whoever makes it"

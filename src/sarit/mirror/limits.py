@@ -44,3 +44,23 @@ MAX_HOLD_BYTES: Final = 1 << 50
 MAX_LINK_PROBLEMS: Final = 20
 # ... in texts of at most this length.
 MAX_LINK_NOTE_CHARACTERS: Final = 400
+
+# -- messages between the sides
+# The length of the ids of links, lineages and creations.
+MIRROR_ID_BYTES: Final = 16
+# The most bytes that one message between the sides carries for reads and writes, before compression ...
+MAX_MIRROR_DATA_BYTES: Final = 4 * MIB
+# ... and the size at which a list of facts, offers or rounds is cut: one more entry may follow.  Requests have
+# MAX_API_REQUEST_BYTES.
+MIRROR_MESSAGE_BYTES: Final = 2 * MIB
+# The longest list of installations that a stream came through, and of its promotions.
+MAX_MIRROR_PATH: Final = 16
+MAX_MIRROR_LINEAGES: Final = 256
+# Compression that saves less than this share is not used, and not tried again for so many batches.
+MIN_COMPRESSION_SHARE: Final = 0.05
+COMPRESSION_REST_BATCHES: Final = 15
+# How long one call between the sides may take, and a wait for growth at most.
+MIRROR_CALL_SECONDS: Final = 60.0
+MAX_MIRROR_WAIT_SECONDS: Final = 30.0
+# How many reads and writes of peers a controller carries out at once, each with MAX_MIRROR_DATA_BYTES in memory.
+MAX_MIRROR_TRANSFERS: Final = 16

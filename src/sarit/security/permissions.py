@@ -10,6 +10,9 @@ A resource is named as Pravega names it:
     prn::/namespace:N                       a namespace of the schema registry, and to create groups in it
     prn::/namespace:N/group:G               a group of the schema registry, G in the encoding of URLs; the default
                                             namespace has no name: prn::/namespace:/group:G
+    prn::/mirror:S                          the streams of scope S for links: with READ, another installation may copy
+                                            them; with READ_UPDATE, also write mirrors into the scope, keep streams from
+                                            being truncated, and make them read-only.  No rule on the scope gives it
 
 A rule grants a subject (`user:NAME`, `role:NAME`, or `*` for everybody who has logged in) a permission on a resource,
 or on all resources with a prefix (`prn::/scope:S/*`).  A caller has the highest permission that any rule grants, and
@@ -39,13 +42,13 @@ _NAMESPACE: Final = r"[A-Za-z0-9_.\-]{0,255}"
 _ENCODED: Final = r"(?:[A-Za-z0-9_.\-+]|%[0-9A-F]{2}){1,1020}"  # 255 characters of up to four bytes
 _PATTERN: Final = re.compile(
     rf"prn::(\*|/\*?|/scope:(\*|{_NAME}(\*|/\*|/(stream|reader-group|key-value-table):({_NAME})?\*?)?)"
-    rf"|/namespace:{_NAMESPACE}(\*|/\*|/group:({_ENCODED})?\*?)?)"
+    rf"|/namespace:{_NAMESPACE}(\*|/\*|/group:({_ENCODED})?\*?)?|/mirror:(\*|{_NAME}\*?))"
 )
 _SUBJECT: Final = re.compile(r"\*|(user|role):[A-Za-z0-9._@\-]{1,128}")
 _ONE_NAME: Final = r"_?[A-Za-z0-9.\-]{1,255}"
 _LITERAL: Final = re.compile(
     rf"prn::/(scope:{_ONE_NAME}(/(stream:{_ONE_NAME}({TABLE_SUFFIX})?|(reader-group|key-value-table):{_ONE_NAME}))?"
-    rf"|namespace:{_NAMESPACE}(/group:{_ENCODED})?)?"
+    rf"|namespace:{_NAMESPACE}(/group:{_ENCODED})?|mirror:{_ONE_NAME})?"
 )
 
 
@@ -86,8 +89,8 @@ class Rule:
         if _PATTERN.fullmatch(pattern) is None:
             raise Invalid(
                 f"{pattern!r} is not a resource: write prn::/ for all scopes, prn::/scope:S, prn::/scope:S/stream:T, "
-                "prn::/scope:S/reader-group:G, prn::/scope:S/key-value-table:K, prn::/namespace:N or "
-                "prn::/namespace:N/group:G, and * at the end for all below"
+                "prn::/scope:S/reader-group:G, prn::/scope:S/key-value-table:K, prn::/namespace:N, "
+                "prn::/namespace:N/group:G or prn::/mirror:S, and * at the end for all below"
             )
         allowed = {kind.name: kind for kind in Permission if kind is not Permission.NONE}
         if permission.upper() not in allowed:
@@ -170,6 +173,11 @@ def schema_group_resource(namespace: str, group: str) -> str:
     too, which ends patterns."""
     encoded = quote_plus(group, safe="").replace("~", "%7E")
     return f"{namespace_resource(namespace)}/group:{encoded}"
+
+
+def mirror_resource(scope: str) -> str:
+    """Return the resource of a scope for links to other installations."""
+    return f"{ROOT}mirror:{scope}"
 
 
 def owner_resource(scope: str, stream: str) -> str:

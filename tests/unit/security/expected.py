@@ -9,6 +9,12 @@ from __future__ import annotations
 COLUMNS = (None, "nobody", "stranger", "reader", "writer", "root")
 ANYBODY, LOGGED_IN, READS, WRITES, ADMIN = "++++++", "-+++++", "-xx+++", "-xxx++", "-xxxx+"
 NOT_EVEN_ADMIN = "-xxxxx"
+# The calls between installations, by their own resource: no right on a scope gives one.
+MIRROR_READS = {"mirrorStreams", "mirrorFacts", "mirrorOffers", "mirrorRead", "mirrorGrown"}
+MIRROR_WRITES = {
+    "mirrorHold", "mirrorFence", "mirrorBegin", "mirrorStates", "mirrorWrite", "mirrorFinish", "mirrorDrop",
+    "mirrorRestart", "mirrorPromote",
+}  # fmt: skip
 
 CALLS = {
     "getControllerServerList": ANYBODY,
@@ -32,6 +38,7 @@ CALLS = {
     "deleteKeyValueTable": WRITES, "dropSubscriber": WRITES,
     # With READ on the group that is named, too; the owner of the stream needs no right on it.
     "updateSubscriberStreamCut": READS,
+    "mirrorSite": LOGGED_IN, "mirrorScopes": LOGGED_IN, **dict.fromkeys(MIRROR_READS | MIRROR_WRITES, ADMIN),
 }  # fmt: skip
 # What may be asked of the scope whose tables the rules are in.
 ABOUT_SYSTEM = {

@@ -17,6 +17,7 @@ from sarit.controller.access import NEEDS, Access
 from sarit.core.errors import Forbidden, Invalid, Unauthenticated
 from sarit.env.real import real_env
 from sarit.rpc.methods import PRAVEGA, SARIT
+from sarit.rpc.mirror_methods import MIRROR
 from sarit.security.audit import NoAudit
 from sarit.security.permissions import Caller, Permission, Rule, Rules, scope_resource
 from sarit.security.tokens import ALGORITHM, AUDIENCE, TokenKeys
@@ -30,6 +31,8 @@ from tests.unit.security.expected import (
     COLUMNS,
     COMMANDS,
     LOGGED_IN,
+    MIRROR_READS,
+    MIRROR_WRITES,
     NAMES,
     NO_TOKEN_COMMANDS,
     NOT_EVEN_ADMIN,
@@ -51,9 +54,12 @@ RULES = Rules(
         ("user:of group", "prn::/scope:app/reader-group:*", "READ_UPDATE"),
         ("user:of table", "prn::/scope:app/key-value-table:*", "READ_UPDATE"),
         ("user:writer", "prn::/scope:app", "READ_UPDATE"), ("user:writer", "prn::/scope:app/*", "READ_UPDATE"),
+        ("user:core", "prn::/mirror:app", "READ"), ("user:edge", "prn::/mirror:a*", "READ_UPDATE"),
+        ("user:other link", "prn::/mirror:other", "READ_UPDATE"),
     ]
 )  # fmt: skip
-METHODS = {method.name: method for service in (PRAVEGA.service, SARIT.service) for method in service.methods}
+SERVICES = PRAVEGA.service, SARIT.service, MIRROR.service
+METHODS = {method.name: method for service in SERVICES for method in service.methods}
 KEYS = TokenKeys([b"k" * 64])
 NOW = 1_700_000_000
 
@@ -151,7 +157,7 @@ async def _row(call: str, scope: str, name: str) -> str:
 
 
 def _about_nothing(call: str) -> bool:
-    return CALLS[call] in (ANYBODY, LOGGED_IN, ADMIN)
+    return CALLS[call] in (ANYBODY, LOGGED_IN, ADMIN) and call not in MIRROR_READS | MIRROR_WRITES
 
 
 def test_table_has_every_call():
@@ -203,7 +209,39 @@ def test_name_that_nothing_has_is_covered_by_no_rule(name):
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("name", sorted(name for name in METHODS if CALLS[name] in (WRITES, ADMIN)))
+@pytest.mark.parametrize("name", sorted(MIRROR_READS | MIRROR_WRITES))
+def test_call_of_a_link_needs_the_permission_of_links_on_its_scope(name):
+    async def main() -> None:
+        may = {"edge", "root"} if name in MIRROR_WRITES else {"core", "edge", "observer", "root"}
+        for user in ("core", "edge", "other link", "observer", "all", "writer", "root"):
+            assert (await _outcome(name, user))[0] == ("+" if user in may else "x"), user
+            assert (await _outcome(name, user, _named("_system", "s")))[0] == "x"
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("name", sorted(set(METHODS) - MIRROR_READS - MIRROR_WRITES))
+def test_permission_of_links_opens_nothing_else(name):
+    wanted = "+" if CALLS[name] in (ANYBODY, LOGGED_IN) else "x"
+    assert asyncio.run(_outcome(name, "edge"))[0] == wanted
+
+
+def test_link_sees_the_scopes_that_it_may_copy():
+    async def main() -> None:
+        pages = iter([["other", "x"], ["abc", "app", "other"], []])
+
+        async def serve(_: Any) -> Any:
+            return GetMessageClass(METHODS["mirrorScopes"].output_type)(scopes=next(pages))
+
+        reply = await _access().carry_out("mirrorScopes", serve, _asked("mirrorScopes"), Caller("edge"), "1.2.3.4:5")
+        assert list(reply.scopes) == ["abc", "app"]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "name", sorted(name for name in METHODS if CALLS[name] in (WRITES, ADMIN) and name not in MIRROR_READS)
+)
 def test_who_may_read_everything_changes_nothing(name):
     assert asyncio.run(_outcome(name, "observer"))[0] == "x"
 

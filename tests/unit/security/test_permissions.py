@@ -42,6 +42,11 @@ READ, UPDATE, NONE = Permission.READ, Permission.READ_UPDATE, Permission.NONE
         ("prn::/namespace:team/group:orders-*", "prn::/namespace:team/group:orders-value", True),
         ("prn::/namespace:team/group:a%2Fb", "prn::/namespace:team/group:a%2Fb", True),
         ("prn::/scope:app/*", "prn::/namespace:app/group:a", False),
+        ("prn::/mirror:app", "prn::/mirror:app", True),
+        ("prn::/mirror:app*", "prn::/mirror:apple", True),
+        ("prn::/mirror:*", "prn::/mirror:app", True),
+        ("prn::/scope:*", "prn::/mirror:app", False),
+        ("prn::/mirror:*", "prn::/scope:app", False),
     ],
 )
 def test_rule_covers_resource_or_prefix(pattern, resource, covers):

@@ -1,0 +1,429 @@
+from sarit.rpc.generated import controller_pb2 as _controller_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class MirrorLink(_message.Message):
+    __slots__ = ("linkId", "name", "installation")
+    LINKID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    INSTALLATION_FIELD_NUMBER: _ClassVar[int]
+    linkId: bytes
+    name: str
+    installation: str
+    def __init__(self, linkId: _Optional[bytes] = ..., name: _Optional[str] = ..., installation: _Optional[str] = ...) -> None: ...
+
+class MirrorCut(_message.Message):
+    __slots__ = ("segments", "offsets")
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    segments: _containers.RepeatedScalarFieldContainer[int]
+    offsets: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, segments: _Optional[_Iterable[int]] = ..., offsets: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class MirrorEpoch(_message.Message):
+    __slots__ = ("number", "createdMs", "segments", "low", "high")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    CREATEDMS_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    LOW_FIELD_NUMBER: _ClassVar[int]
+    HIGH_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    createdMs: int
+    segments: _containers.RepeatedScalarFieldContainer[int]
+    low: _containers.RepeatedScalarFieldContainer[float]
+    high: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, number: _Optional[int] = ..., createdMs: _Optional[int] = ..., segments: _Optional[_Iterable[int]] = ..., low: _Optional[_Iterable[float]] = ..., high: _Optional[_Iterable[float]] = ...) -> None: ...
+
+class MirrorLineage(_message.Message):
+    __slots__ = ("lineageId", "epoch", "installation", "ends")
+    LINEAGEID_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    INSTALLATION_FIELD_NUMBER: _ClassVar[int]
+    ENDS_FIELD_NUMBER: _ClassVar[int]
+    lineageId: bytes
+    epoch: int
+    installation: str
+    ends: MirrorCut
+    def __init__(self, lineageId: _Optional[bytes] = ..., epoch: _Optional[int] = ..., installation: _Optional[str] = ..., ends: _Optional[_Union[MirrorCut, _Mapping]] = ...) -> None: ...
+
+class MirrorFacts(_message.Message):
+    __slots__ = ("stream", "creationId", "firstNumber", "createdMs", "version", "config", "properties", "sealed", "fenced", "head", "first", "path", "lineages")
+    class PropertiesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    CREATIONID_FIELD_NUMBER: _ClassVar[int]
+    FIRSTNUMBER_FIELD_NUMBER: _ClassVar[int]
+    CREATEDMS_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    CONFIG_FIELD_NUMBER: _ClassVar[int]
+    PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    SEALED_FIELD_NUMBER: _ClassVar[int]
+    FENCED_FIELD_NUMBER: _ClassVar[int]
+    HEAD_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    LINEAGES_FIELD_NUMBER: _ClassVar[int]
+    stream: str
+    creationId: bytes
+    firstNumber: int
+    createdMs: int
+    version: int
+    config: _controller_pb2.StreamConfig
+    properties: _containers.ScalarMap[str, str]
+    sealed: bool
+    fenced: bool
+    head: MirrorCut
+    first: MirrorEpoch
+    path: _containers.RepeatedScalarFieldContainer[str]
+    lineages: _containers.RepeatedCompositeFieldContainer[MirrorLineage]
+    def __init__(self, stream: _Optional[str] = ..., creationId: _Optional[bytes] = ..., firstNumber: _Optional[int] = ..., createdMs: _Optional[int] = ..., version: _Optional[int] = ..., config: _Optional[_Union[_controller_pb2.StreamConfig, _Mapping]] = ..., properties: _Optional[_Mapping[str, str]] = ..., sealed: _Optional[bool] = ..., fenced: _Optional[bool] = ..., head: _Optional[_Union[MirrorCut, _Mapping]] = ..., first: _Optional[_Union[MirrorEpoch, _Mapping]] = ..., path: _Optional[_Iterable[str]] = ..., lineages: _Optional[_Iterable[_Union[MirrorLineage, _Mapping]]] = ...) -> None: ...
+
+class MirrorPosition(_message.Message):
+    __slots__ = ("stream", "epoch", "lengths")
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    LENGTHS_FIELD_NUMBER: _ClassVar[int]
+    stream: str
+    epoch: int
+    lengths: MirrorCut
+    def __init__(self, stream: _Optional[str] = ..., epoch: _Optional[int] = ..., lengths: _Optional[_Union[MirrorCut, _Mapping]] = ...) -> None: ...
+
+class MirrorOffer(_message.Message):
+    __slots__ = ("stream", "lengths", "sealed", "starts", "epochs", "more", "version", "behind", "oldestMs")
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    LENGTHS_FIELD_NUMBER: _ClassVar[int]
+    SEALED_FIELD_NUMBER: _ClassVar[int]
+    STARTS_FIELD_NUMBER: _ClassVar[int]
+    EPOCHS_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    BEHIND_FIELD_NUMBER: _ClassVar[int]
+    OLDESTMS_FIELD_NUMBER: _ClassVar[int]
+    stream: str
+    lengths: MirrorCut
+    sealed: _containers.RepeatedScalarFieldContainer[int]
+    starts: MirrorCut
+    epochs: _containers.RepeatedCompositeFieldContainer[MirrorEpoch]
+    more: bool
+    version: int
+    behind: int
+    oldestMs: int
+    def __init__(self, stream: _Optional[str] = ..., lengths: _Optional[_Union[MirrorCut, _Mapping]] = ..., sealed: _Optional[_Iterable[int]] = ..., starts: _Optional[_Union[MirrorCut, _Mapping]] = ..., epochs: _Optional[_Iterable[_Union[MirrorEpoch, _Mapping]]] = ..., more: _Optional[bool] = ..., version: _Optional[int] = ..., behind: _Optional[int] = ..., oldestMs: _Optional[int] = ...) -> None: ...
+
+class MirrorRange(_message.Message):
+    __slots__ = ("stream", "segment", "offset", "length")
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LENGTH_FIELD_NUMBER: _ClassVar[int]
+    stream: str
+    segment: int
+    offset: int
+    length: int
+    def __init__(self, stream: _Optional[str] = ..., segment: _Optional[int] = ..., offset: _Optional[int] = ..., length: _Optional[int] = ...) -> None: ...
+
+class MirrorBytes(_message.Message):
+    __slots__ = ("data", "length", "zstd")
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    LENGTH_FIELD_NUMBER: _ClassVar[int]
+    ZSTD_FIELD_NUMBER: _ClassVar[int]
+    data: bytes
+    length: int
+    zstd: bool
+    def __init__(self, data: _Optional[bytes] = ..., length: _Optional[int] = ..., zstd: _Optional[bool] = ...) -> None: ...
+
+class MirrorWrite(_message.Message):
+    __slots__ = ("stream", "segment", "offset", "length", "staged")
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LENGTH_FIELD_NUMBER: _ClassVar[int]
+    STAGED_FIELD_NUMBER: _ClassVar[int]
+    stream: str
+    segment: int
+    offset: int
+    length: int
+    staged: bool
+    def __init__(self, stream: _Optional[str] = ..., segment: _Optional[int] = ..., offset: _Optional[int] = ..., length: _Optional[int] = ..., staged: _Optional[bool] = ...) -> None: ...
+
+class MirrorWritten(_message.Message):
+    __slots__ = ("end", "refused", "reason")
+    END_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    end: int
+    refused: bool
+    reason: str
+    def __init__(self, end: _Optional[int] = ..., refused: _Optional[bool] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class MirrorRound(_message.Message):
+    __slots__ = ("stream", "before", "after", "sealed", "epochs", "ends", "head")
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    SEALED_FIELD_NUMBER: _ClassVar[int]
+    EPOCHS_FIELD_NUMBER: _ClassVar[int]
+    ENDS_FIELD_NUMBER: _ClassVar[int]
+    HEAD_FIELD_NUMBER: _ClassVar[int]
+    stream: str
+    before: MirrorCut
+    after: MirrorCut
+    sealed: _containers.RepeatedScalarFieldContainer[int]
+    epochs: _containers.RepeatedCompositeFieldContainer[MirrorEpoch]
+    ends: bool
+    head: MirrorCut
+    def __init__(self, stream: _Optional[str] = ..., before: _Optional[_Union[MirrorCut, _Mapping]] = ..., after: _Optional[_Union[MirrorCut, _Mapping]] = ..., sealed: _Optional[_Iterable[int]] = ..., epochs: _Optional[_Iterable[_Union[MirrorEpoch, _Mapping]]] = ..., ends: _Optional[bool] = ..., head: _Optional[_Union[MirrorCut, _Mapping]] = ...) -> None: ...
+
+class MirrorState(_message.Message):
+    __slots__ = ("stream", "status", "position", "staged", "reason", "lineage", "version", "head")
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    STAGED_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    LINEAGE_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    HEAD_FIELD_NUMBER: _ClassVar[int]
+    stream: str
+    status: int
+    position: MirrorPosition
+    staged: MirrorCut
+    reason: str
+    lineage: MirrorLineage
+    version: int
+    head: MirrorCut
+    def __init__(self, stream: _Optional[str] = ..., status: _Optional[int] = ..., position: _Optional[_Union[MirrorPosition, _Mapping]] = ..., staged: _Optional[_Union[MirrorCut, _Mapping]] = ..., reason: _Optional[str] = ..., lineage: _Optional[_Union[MirrorLineage, _Mapping]] = ..., version: _Optional[int] = ..., head: _Optional[_Union[MirrorCut, _Mapping]] = ...) -> None: ...
+
+class MirrorSiteRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class MirrorSiteResponse(_message.Message):
+    __slots__ = ("installation", "protocol", "wallMs", "compresses")
+    INSTALLATION_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    WALLMS_FIELD_NUMBER: _ClassVar[int]
+    COMPRESSES_FIELD_NUMBER: _ClassVar[int]
+    installation: str
+    protocol: int
+    wallMs: int
+    compresses: bool
+    def __init__(self, installation: _Optional[str] = ..., protocol: _Optional[int] = ..., wallMs: _Optional[int] = ..., compresses: _Optional[bool] = ...) -> None: ...
+
+class MirrorScopesRequest(_message.Message):
+    __slots__ = ("after",)
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    after: str
+    def __init__(self, after: _Optional[str] = ...) -> None: ...
+
+class MirrorScopesResponse(_message.Message):
+    __slots__ = ("scopes",)
+    SCOPES_FIELD_NUMBER: _ClassVar[int]
+    scopes: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, scopes: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class MirrorStreamsRequest(_message.Message):
+    __slots__ = ("scope", "after")
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    scope: str
+    after: str
+    def __init__(self, scope: _Optional[str] = ..., after: _Optional[str] = ...) -> None: ...
+
+class MirrorFactsRequest(_message.Message):
+    __slots__ = ("scope", "streams", "startMs")
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    STREAMS_FIELD_NUMBER: _ClassVar[int]
+    STARTMS_FIELD_NUMBER: _ClassVar[int]
+    scope: str
+    streams: _containers.RepeatedScalarFieldContainer[str]
+    startMs: int
+    def __init__(self, scope: _Optional[str] = ..., streams: _Optional[_Iterable[str]] = ..., startMs: _Optional[int] = ...) -> None: ...
+
+class MirrorFactsResponse(_message.Message):
+    __slots__ = ("streams",)
+    STREAMS_FIELD_NUMBER: _ClassVar[int]
+    streams: _containers.RepeatedCompositeFieldContainer[MirrorFacts]
+    def __init__(self, streams: _Optional[_Iterable[_Union[MirrorFacts, _Mapping]]] = ...) -> None: ...
+
+class MirrorOffersRequest(_message.Message):
+    __slots__ = ("scope", "positions", "limit")
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    scope: str
+    positions: _containers.RepeatedCompositeFieldContainer[MirrorPosition]
+    limit: int
+    def __init__(self, scope: _Optional[str] = ..., positions: _Optional[_Iterable[_Union[MirrorPosition, _Mapping]]] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class MirrorOffersResponse(_message.Message):
+    __slots__ = ("offers",)
+    OFFERS_FIELD_NUMBER: _ClassVar[int]
+    offers: _containers.RepeatedCompositeFieldContainer[MirrorOffer]
+    def __init__(self, offers: _Optional[_Iterable[_Union[MirrorOffer, _Mapping]]] = ...) -> None: ...
+
+class MirrorReadRequest(_message.Message):
+    __slots__ = ("scope", "ranges", "zstd")
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    RANGES_FIELD_NUMBER: _ClassVar[int]
+    ZSTD_FIELD_NUMBER: _ClassVar[int]
+    scope: str
+    ranges: _containers.RepeatedCompositeFieldContainer[MirrorRange]
+    zstd: bool
+    def __init__(self, scope: _Optional[str] = ..., ranges: _Optional[_Iterable[_Union[MirrorRange, _Mapping]]] = ..., zstd: _Optional[bool] = ...) -> None: ...
+
+class MirrorReadResponse(_message.Message):
+    __slots__ = ("data", "lengths", "truncated", "startOffset")
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    LENGTHS_FIELD_NUMBER: _ClassVar[int]
+    TRUNCATED_FIELD_NUMBER: _ClassVar[int]
+    STARTOFFSET_FIELD_NUMBER: _ClassVar[int]
+    data: MirrorBytes
+    lengths: _containers.RepeatedScalarFieldContainer[int]
+    truncated: bool
+    startOffset: int
+    def __init__(self, data: _Optional[_Union[MirrorBytes, _Mapping]] = ..., lengths: _Optional[_Iterable[int]] = ..., truncated: _Optional[bool] = ..., startOffset: _Optional[int] = ...) -> None: ...
+
+class MirrorGrownRequest(_message.Message):
+    __slots__ = ("scope", "link", "waitSeconds")
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    LINK_FIELD_NUMBER: _ClassVar[int]
+    WAITSECONDS_FIELD_NUMBER: _ClassVar[int]
+    scope: str
+    link: MirrorLink
+    waitSeconds: float
+    def __init__(self, scope: _Optional[str] = ..., link: _Optional[_Union[MirrorLink, _Mapping]] = ..., waitSeconds: _Optional[float] = ...) -> None: ...
+
+class MirrorGrownResponse(_message.Message):
+    __slots__ = ("streams", "any")
+    STREAMS_FIELD_NUMBER: _ClassVar[int]
+    ANY_FIELD_NUMBER: _ClassVar[int]
+    streams: _containers.RepeatedScalarFieldContainer[str]
+    any: bool
+    def __init__(self, streams: _Optional[_Iterable[str]] = ..., any: _Optional[bool] = ...) -> None: ...
+
+class MirrorHeld(_message.Message):
+    __slots__ = ("stream", "cut")
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    CUT_FIELD_NUMBER: _ClassVar[int]
+    stream: str
+    cut: MirrorCut
+    def __init__(self, stream: _Optional[str] = ..., cut: _Optional[_Union[MirrorCut, _Mapping]] = ...) -> None: ...
+
+class MirrorHoldRequest(_message.Message):
+    __slots__ = ("scope", "link", "cuts")
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    LINK_FIELD_NUMBER: _ClassVar[int]
+    CUTS_FIELD_NUMBER: _ClassVar[int]
+    scope: str
+    link: MirrorLink
+    cuts: _containers.RepeatedCompositeFieldContainer[MirrorHeld]
+    def __init__(self, scope: _Optional[str] = ..., link: _Optional[_Union[MirrorLink, _Mapping]] = ..., cuts: _Optional[_Iterable[_Union[MirrorHeld, _Mapping]]] = ...) -> None: ...
+
+class MirrorFenceRequest(_message.Message):
+    __slots__ = ("scope", "link", "streams", "lineage")
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    LINK_FIELD_NUMBER: _ClassVar[int]
+    STREAMS_FIELD_NUMBER: _ClassVar[int]
+    LINEAGE_FIELD_NUMBER: _ClassVar[int]
+    scope: str
+    link: MirrorLink
+    streams: _containers.RepeatedScalarFieldContainer[str]
+    lineage: bytes
+    def __init__(self, scope: _Optional[str] = ..., link: _Optional[_Union[MirrorLink, _Mapping]] = ..., streams: _Optional[_Iterable[str]] = ..., lineage: _Optional[bytes] = ...) -> None: ...
+
+class MirrorDone(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class MirrorBeginRequest(_message.Message):
+    __slots__ = ("scope", "link", "streams")
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    LINK_FIELD_NUMBER: _ClassVar[int]
+    STREAMS_FIELD_NUMBER: _ClassVar[int]
+    scope: str
+    link: MirrorLink
+    streams: _containers.RepeatedCompositeFieldContainer[MirrorFacts]
+    def __init__(self, scope: _Optional[str] = ..., link: _Optional[_Union[MirrorLink, _Mapping]] = ..., streams: _Optional[_Iterable[_Union[MirrorFacts, _Mapping]]] = ...) -> None: ...
+
+class MirrorNamesRequest(_message.Message):
+    __slots__ = ("scope", "link", "streams")
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    LINK_FIELD_NUMBER: _ClassVar[int]
+    STREAMS_FIELD_NUMBER: _ClassVar[int]
+    scope: str
+    link: MirrorLink
+    streams: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, scope: _Optional[str] = ..., link: _Optional[_Union[MirrorLink, _Mapping]] = ..., streams: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class MirrorStatesResponse(_message.Message):
+    __slots__ = ("states",)
+    STATES_FIELD_NUMBER: _ClassVar[int]
+    states: _containers.RepeatedCompositeFieldContainer[MirrorState]
+    def __init__(self, states: _Optional[_Iterable[_Union[MirrorState, _Mapping]]] = ...) -> None: ...
+
+class MirrorWriteRequest(_message.Message):
+    __slots__ = ("scope", "link", "writes", "data")
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    LINK_FIELD_NUMBER: _ClassVar[int]
+    WRITES_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    scope: str
+    link: MirrorLink
+    writes: _containers.RepeatedCompositeFieldContainer[MirrorWrite]
+    data: MirrorBytes
+    def __init__(self, scope: _Optional[str] = ..., link: _Optional[_Union[MirrorLink, _Mapping]] = ..., writes: _Optional[_Iterable[_Union[MirrorWrite, _Mapping]]] = ..., data: _Optional[_Union[MirrorBytes, _Mapping]] = ...) -> None: ...
+
+class MirrorWriteResponse(_message.Message):
+    __slots__ = ("written",)
+    WRITTEN_FIELD_NUMBER: _ClassVar[int]
+    written: _containers.RepeatedCompositeFieldContainer[MirrorWritten]
+    def __init__(self, written: _Optional[_Iterable[_Union[MirrorWritten, _Mapping]]] = ...) -> None: ...
+
+class MirrorFinishRequest(_message.Message):
+    __slots__ = ("scope", "link", "rounds")
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    LINK_FIELD_NUMBER: _ClassVar[int]
+    ROUNDS_FIELD_NUMBER: _ClassVar[int]
+    scope: str
+    link: MirrorLink
+    rounds: _containers.RepeatedCompositeFieldContainer[MirrorRound]
+    def __init__(self, scope: _Optional[str] = ..., link: _Optional[_Union[MirrorLink, _Mapping]] = ..., rounds: _Optional[_Iterable[_Union[MirrorRound, _Mapping]]] = ...) -> None: ...
+
+class MirrorStaged(_message.Message):
+    __slots__ = ("stream", "segment")
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    stream: str
+    segment: int
+    def __init__(self, stream: _Optional[str] = ..., segment: _Optional[int] = ...) -> None: ...
+
+class MirrorDropRequest(_message.Message):
+    __slots__ = ("scope", "link", "segments")
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    LINK_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    scope: str
+    link: MirrorLink
+    segments: _containers.RepeatedCompositeFieldContainer[MirrorStaged]
+    def __init__(self, scope: _Optional[str] = ..., link: _Optional[_Union[MirrorLink, _Mapping]] = ..., segments: _Optional[_Iterable[_Union[MirrorStaged, _Mapping]]] = ...) -> None: ...
+
+class MirrorRestartRequest(_message.Message):
+    __slots__ = ("scope", "link", "stream")
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    LINK_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    scope: str
+    link: MirrorLink
+    stream: MirrorFacts
+    def __init__(self, scope: _Optional[str] = ..., link: _Optional[_Union[MirrorLink, _Mapping]] = ..., stream: _Optional[_Union[MirrorFacts, _Mapping]] = ...) -> None: ...

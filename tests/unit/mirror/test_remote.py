@@ -1,0 +1,481 @@
+"""The two sides of a link over a loopback socket: what arrives is what was sent, and what is no peer is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sarit.controller.model.epochs import Epoch, SegmentRange, first_epoch
+from sarit.controller.service import handlers
+from sarit.core.errors import Conflict, Forbidden, Invalid, Truncated, Unavailable
+from sarit.core.names import StreamName
+from sarit.core.policies import RetentionPolicy, RetentionType, ScaleType, ScalingPolicy, StreamConfig
+from sarit.env.real import real_env
+from sarit.mirror import calls, messages, remote
+from sarit.mirror.calls import MirrorCalls
+from sarit.mirror.compression import Compressor, unpack
+from sarit.mirror.limits import MAX_MIRROR_DATA_BYTES, MIRROR_PROTOCOL
+from sarit.mirror.links import Direction, LinkSettings
+from sarit.mirror.peer import Peer, read_password
+from sarit.mirror.remote import RemoteSource, RemoteTarget
+from sarit.mirror.values import (
+    Lineage,
+    LinkIdentity,
+    MirrorState,
+    MirrorStatus,
+    Offer,
+    Position,
+    Range,
+    Round,
+    Site,
+    StreamFacts,
+    Write,
+    Written,
+)
+from sarit.rpc.generated import mirror_pb2 as pb
+from sarit.rpc.mirror_methods import MIRROR
+from sarit.rpc.request_limiter import RequestLimiter
+from tests.limits import examples
+from tests.rpc_calls import listen
+from tests.unit.mirror.memory_sides import MemorySource, MemoryTarget
+
+LINK = LinkIdentity(b"l" * 16, "north", "edge")
+
+
+@dataclass
+class Sides:
+    source: MemorySource
+    target: MemoryTarget
+
+
+@asynccontextmanager
+async def peer(sides, *, installation="here", expected="", served=MIRROR, **chosen):
+    """A peer at these sides; `chosen`: settings of the link."""
+    found = handlers(served, [MirrorCalls(sides)], RequestLimiter()) if served is not None else {}
+    server, port = await listen(found)
+    chosen = LinkSettings(Direction.PUSH, f"127.0.0.1:{port}", **chosen)
+    made = Peer(chosen, real_env(), installation, expected)
+    try:
+        yield made
+    finally:
+        await made.close()
+        server.close()
+        await server.wait_closed()
+
+
+def over_the_wire(main, **chosen):
+    """Run `main(remote source, remote target, sides)`."""
+
+    async def run():
+        sides = Sides(MemorySource("there"), MemoryTarget("there"))
+        async with peer(sides, **chosen) as found:
+            return await main(RemoteSource(found), RemoteTarget(found), sides)
+
+    return asyncio.run(run())
+
+
+# -- values ----------------------------------------------------------------------------------------
+
+IDS = st.binary(min_size=16, max_size=16)
+SMALL = st.integers(0, 1 << 30)
+CUTS = st.dictionaries(st.integers(0, 1 << 62), st.integers(0, 1 << 62), max_size=4)
+NAMES = st.from_regex(r"(_MARK)?[a-z0-9.\-]{1,10}", fullmatch=True).map(lambda name: StreamName("app", name))
+BOUNDS = st.floats(0, 1)
+EPOCHS = st.builds(
+    Epoch,
+    SMALL,
+    st.lists(st.builds(SegmentRange, BOUNDS, BOUNDS, st.integers(0, 1 << 62)), max_size=3).map(tuple),
+    st.integers(0, 1 << 50),
+)
+LINEAGES = st.builds(Lineage, IDS, SMALL, st.text(max_size=5), CUTS)
+CONFIGS = st.builds(
+    StreamConfig,
+    st.builds(ScalingPolicy, st.just(ScaleType.EVENTS_PER_SECOND), st.integers(1, 9), st.integers(1, 9), SMALL)
+    .map(lambda policy: replace(policy, min_segments=1 + policy.min_segments % 9)),
+    st.builds(RetentionPolicy, st.just(RetentionType.SIZE), SMALL),
+    st.lists(st.text("abc", min_size=1), max_size=2, unique=True).map(tuple),
+    SMALL,
+    SMALL,
+)  # fmt: skip
+FACTS = st.builds(
+    StreamFacts, NAMES, IDS, SMALL, SMALL, SMALL, CONFIGS,
+    st.dictionaries(st.just("example.com.team"), st.text(min_size=1, max_size=5), max_size=1), st.booleans(),
+    st.booleans(), CUTS, EPOCHS, st.lists(st.text(max_size=5), max_size=2).map(tuple),
+    st.lists(LINEAGES, max_size=2).map(tuple),
+)  # fmt: skip
+SEGMENTS = st.frozensets(st.integers(0, 1 << 62), max_size=3)
+EPOCH_LISTS = st.lists(EPOCHS, max_size=2).map(tuple)
+POSITIONS = st.builds(Position, NAMES, SMALL, CUTS)
+OFFERS = st.builds(Offer, NAMES, CUTS, SEGMENTS, CUTS, EPOCH_LISTS, st.booleans(), SMALL, SMALL, SMALL)
+ROUNDS = st.builds(Round, NAMES, CUTS, CUTS, SEGMENTS, EPOCH_LISTS, st.booleans(), CUTS)
+STATES = st.builds(
+    MirrorState, NAMES, st.sampled_from(MirrorStatus), st.none() | POSITIONS, CUTS, st.text(max_size=5),
+    st.none() | LINEAGES, SMALL, CUTS,
+)  # fmt: skip
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(FACTS, POSITIONS, OFFERS, ROUNDS, STATES)
+def test_value_is_read_as_it_was_written(facts, position, offer, step, state):
+    def again(message):
+        return type(message).FromString(message.SerializeToString())
+
+    # A position in a state is of the state's stream.
+    state = replace(state, position=position and replace(position, name=state.name))
+    assert messages.facts_of(again(messages.facts_message(facts)), "app") == facts
+    assert messages.position_of(again(messages.position_message(position)), "app") == position
+    assert messages.offer_of(again(messages.offer_message(offer)), "app") == offer
+    assert messages.round_of(again(messages.round_message(step)), "app") == step
+    assert messages.state_of(again(messages.state_message(state)), "app") == state
+    assert messages.link_of(again(messages.link_message(LINK))) == LINK
+
+
+CUT = pb.MirrorCut(segments=[1], offsets=[2])
+
+
+@pytest.mark.parametrize(
+    ("read", "message"),
+    [
+        (messages.cut_of, pb.MirrorCut(segments=[1, 2], offsets=[1])),
+        (messages.cut_of, pb.MirrorCut(segments=[1, 1], offsets=[1, 1])),
+        (messages.cut_of, pb.MirrorCut(segments=[1], offsets=[-1])),
+        (messages.cut_of, pb.MirrorCut(segments=[-1], offsets=[1])),
+        (messages.epoch_of, pb.MirrorEpoch(segments=[1], low=[0.0])),
+        (messages.epoch_of, pb.MirrorEpoch(segments=[1], low=[0.0], high=[float("nan")])),
+        (messages.epoch_of, pb.MirrorEpoch(segments=[1], low=[0.0], high=[1.5])),
+        (messages.epoch_of, pb.MirrorEpoch(number=-1)),
+        (messages.lineage_of, pb.MirrorLineage(lineageId=b"short")),
+        (messages.link_of, pb.MirrorLink(linkId=b"l" * 16, name="a/b", installation="c")),
+        (messages.link_of, pb.MirrorLink(linkId=b"l" * 17, name="a", installation="c")),
+        (lambda m: messages.position_of(m, "app"), pb.MirrorPosition(stream="a/b", lengths=CUT)),
+        (lambda m: messages.position_of(m, "../app"), pb.MirrorPosition(stream="a", lengths=CUT)),
+        (lambda m: messages.range_of(m, "app"), pb.MirrorRange(stream="a", offset=-1)),
+        (lambda m: messages.state_of(m, "app"), pb.MirrorState(stream="a", status=77)),
+        (lambda m: messages.facts_of(m, "app"), pb.MirrorFacts(stream="a", creationId=b"i" * 16, path=["p"] * 17)),
+        (lambda m: messages.facts_of(m, "app"), pb.MirrorFacts(stream="a", creationId=b"i")),
+        (lambda m: messages.facts_of(m, "app"), pb.MirrorFacts(stream="a", properties={"no property": "x"})),
+        (lambda names: messages.names_of(names, "app"), ["a"] * 501),
+    ],
+)
+def test_message_that_is_no_value_is_refused(read, message):
+    with pytest.raises(Invalid):
+        read(message)
+
+
+# -- bytes -----------------------------------------------------------------------------------------
+
+TEXT = b"temperature 21.5 " * 4000
+NOISE = bytes(real_env().random.bytes(100_000))
+
+
+def test_bytes_are_compressed_where_it_helps():
+    compressor = Compressor()
+    packed = compressor.pack([TEXT, TEXT], zstd=True)
+    assert packed.zstd
+    assert len(packed.data) < len(TEXT)
+    assert unpack(packed) == TEXT + TEXT
+    noise = compressor.pack([NOISE], zstd=True)
+    assert (noise.zstd, unpack(noise)) == (False, NOISE)
+    # After bytes that do not get shorter it rests for a while.
+    assert [compressor.pack([TEXT], zstd=True).zstd for _ in range(16)] == [False] * 15 + [True]
+    assert not Compressor().pack([TEXT], zstd=False).zstd
+
+
+def _frame(text, **changed):
+    frame = {"data": Compressor().pack([text], zstd=True).data, "length": len(text), "zstd": True}
+    return pb.MirrorBytes(**frame | changed)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        _frame(TEXT, length=len(TEXT) - 1),
+        _frame(TEXT, length=MAX_MIRROR_DATA_BYTES + 1),
+        _frame(b"a" * (MAX_MIRROR_DATA_BYTES + 1)),
+        _frame(TEXT, data=_frame(TEXT).data[:-3]),
+        _frame(TEXT, data=_frame(TEXT).data + b"more"),
+        _frame(TEXT, data=b"no frame"),
+        pb.MirrorBytes(data=b"abc", length=2),
+        pb.MirrorBytes(data=b"abc", length=-1),
+    ],
+)
+def test_bytes_that_are_not_what_they_say_are_refused(message):
+    with pytest.raises(Invalid):
+        unpack(message)
+
+
+# -- calls -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("small", [False, True], ids=["whole replies", "replies that end early"])
+def test_stream_is_copied_over_the_wire(small, monkeypatch):
+    if small:
+        monkeypatch.setattr(calls, "MIRROR_MESSAGE_BYTES", 1)
+        monkeypatch.setattr(remote, "MIRROR_MESSAGE_BYTES", 40)
+
+    async def main(source, target, sides):
+        streams = [sides.source.create(f"app/s{number}", 2) for number in range(5)]
+        for stream in streams:
+            stream.append(0, TEXT)
+            stream.scale(0)
+            stream.append(0, NOISE[:10])
+        names = [stream.name for stream in streams]
+        missing = StreamName("app", "missing")
+        facts = await source.facts("app", [*names, missing], 0)
+        assert facts == await sides.source.facts("app", [*names, missing], 0)
+        sides.target.installation = "elsewhere"  # the streams are of `there`
+        begun = await target.begin(LINK, "app", facts[:-1])
+        assert [state.name for state in begun] == names
+        positions = [state.position for state in begun]
+        offers = await source.offers("app", [*positions, Position(missing, 0, {})], 1 << 30)
+        assert offers == await sides.source.offers("app", [*positions, Position(missing, 0, {})], 1 << 30)
+        rounds, writes = [], []
+        for position, offer in zip(positions, offers, strict=False):
+            ranges = [Range(offer.name, s, position.lengths.get(s, 0), at) for s, at in offer.lengths.items() if at]
+            pieces = await source.read("app", ranges)
+            writes += [Write(r.name, r.segment, r.offset, data, True) for r, data in zip(ranges, pieces, strict=True)]
+            sealed = frozenset(position.lengths) - offer.epochs[-1].ids
+            rounds.append(Round(offer.name, position.lengths, dict(offer.lengths), sealed, offer.epochs))
+        written = await target.write(LINK, "app", writes)
+        assert written == [Written(one.offset + len(one.data)) for one in writes]
+        finished = await target.finish(LINK, "app", rounds)
+        assert finished == await target.states(LINK, "app", names)
+        assert [state.position.epoch for state in finished] == [1] * 5
+        for stream in streams:
+            assert sides.target.mirrors[stream.name].data == stream.data
+        promoted = await target.promote(LINK, "app", names)
+        assert [state.status for state in promoted] == [MirrorStatus.PROMOTED] * 5
+        assert all(state.lineage is not None for state in promoted)
+
+    over_the_wire(main)
+
+
+def test_other_calls_reach_the_sides():
+    async def main(source, target, sides):
+        stream, other = sides.source.create("app/s"), sides.source.create("other/t")
+        assert await source.scopes("") == ["app", "other"]
+        assert await source.scopes("app") == ["other"]
+        assert await source.streams("app", "") == [stream.facts("there", 0)]
+        assert await source.streams("app", "s") == []
+        assert await source.grown(LINK, "app", 0.0) is None
+        assert await source.grown(LINK, "app", 0.0) == [stream.name]
+        await source.hold(LINK, "app", [(stream.name, {0: 7}), (other.name, {})])
+        assert sides.source.held[stream.name] == {0: 7}
+        await source.fence(LINK, "app", [stream.name], b"lineage")
+        assert sides.source.fenced[stream.name] == b"lineage"
+        sides.target.installation = "elsewhere"
+        (facts,) = await source.facts("app", [stream.name], 0)
+        await target.begin(LINK, "app", [facts])
+        await target.write(LINK, "app", [Write(stream.name, 0, 0, b"abc", True)])
+        assert (await target.states(LINK, "app", [stream.name]))[0].staged == {0: 3}
+        await target.drop(LINK, "app", [(stream.name, 0)])
+        assert not (await target.states(LINK, "app", [stream.name]))[0].staged
+        moved = replace(facts, head={0: 9})
+        assert (await target.restart(LINK, "app", moved)).head == {0: 9}
+
+    over_the_wire(main)
+
+
+def test_errors_keep_their_kinds():
+    async def main(source, target, sides):
+        stream = sides.source.create("app/s")
+        stream.append(0, b"abc")
+        stream.starts[0] = 2
+        with pytest.raises(Truncated) as gone:
+            await source.read("app", [Range(stream.name, 0, 0, 3)])
+        assert gone.value.start_offset == 2
+
+        async def refuse(*_):
+            raise Conflict("no position of this stream")
+
+        sides.source.offers = refuse
+        with pytest.raises(Conflict, match="no position"):
+            await source.offers("app", [Position(stream.name, 0, {0: 1})], 1)
+
+        async def forbid(*_):
+            raise Forbidden("not you")
+
+        sides.target.states = forbid
+        with pytest.raises(Forbidden, match="not you"):
+            await target.states(LINK, "app", [stream.name])
+
+    over_the_wire(main)
+
+
+def test_read_is_bounded_on_both_sides():
+    async def main(source, target, sides):
+        stream = sides.source.create("app/s")
+        stream.append(0, b"a" * (MAX_MIRROR_DATA_BYTES + 10))
+        sides.source._read_bytes = 1 << 30
+        wanted = Range(stream.name, 0, 0, 1 << 40)
+        (found,) = await source.read("app", [wanted, wanted])
+        assert len(found) == MAX_MIRROR_DATA_BYTES
+        request = pb.MirrorReadRequest(scope="app", ranges=[messages.range_message(wanted)])
+        with pytest.raises(Invalid, match="at most"):
+            await source._peer.call(MIRROR.mirrorRead, request)
+
+    over_the_wire(main)
+
+
+@pytest.mark.parametrize("change", ["more", "other", "none"])
+def test_reply_about_other_streams_is_refused(change):
+    async def main(source, target, sides):
+        one, two = sides.source.create("app/a"), sides.source.create("app/b")
+        found = {"more": [one, two], "other": [two], "none": []}[change]
+
+        async def answer(*_):
+            return [each.facts("there", 0) for each in found]
+
+        sides.source.facts = answer
+        with pytest.raises(Invalid, match="answers"):
+            await source.facts("app", [one.name], 0)
+
+    over_the_wire(main)
+
+
+# -- who the peer is -------------------------------------------------------------------------------
+
+
+def test_link_to_itself_is_refused():
+    async def main(source, target, sides):
+        with pytest.raises(Invalid, match="a link to itself"):
+            await source.site()
+        with pytest.raises(Invalid, match="a link to itself"):
+            await target.states(LINK, "app", [StreamName("app", "s")])
+
+    over_the_wire(main, installation="there")
+
+
+def test_peer_that_is_another_installation_than_before_is_refused():
+    async def main(source, target, sides):
+        with pytest.raises(Invalid, match="another installation"):
+            await source.scopes("")
+        sides.source.installation = "before"
+        assert (await source.site()).installation == "before"
+        assert await source.scopes("") == []
+
+    over_the_wire(main, expected="before")
+
+
+def test_peer_of_another_version_is_refused():
+    async def main(source, target, sides):
+        sides.source.protocol = MIRROR_PROTOCOL + 1
+        with pytest.raises(Invalid, match=f"version {MIRROR_PROTOCOL + 1} .* version {MIRROR_PROTOCOL}"):
+            await source.scopes("")
+
+    over_the_wire(main)
+
+
+def test_peer_without_links_is_refused():
+    async def main(source, target, sides):
+        with pytest.raises(Invalid, match="knows no links"):
+            await source.site()
+
+    over_the_wire(main, served=None)
+
+
+def test_peer_that_is_away_is_reached_when_it_is_back():
+    async def main():
+        sides = Sides(MemorySource("there"), MemoryTarget("there"))
+        found = handlers(MIRROR, [MirrorCalls(sides)], RequestLimiter())
+        server, port = await listen(found)
+        server.close()
+        await server.wait_closed()
+        made = Peer(LinkSettings(Direction.PUSH, f"127.0.0.1:{port}"), real_env(), "here")
+        source = RemoteSource(made)
+        with pytest.raises(Unavailable, match=f"127.0.0.1:{port}"):
+            await source.scopes("")
+        server, _ = await listen(found, address=("127.0.0.1", port))
+        assert await source.scopes("") == []
+        assert (await source.site()) == Site("there", MIRROR_PROTOCOL, 1_000)
+        await made.close()
+        server.close()
+
+    asyncio.run(main())
+
+
+# -- the log-in ------------------------------------------------------------------------------------
+
+
+def test_password_is_read_from_its_place_and_never_shown(tmp_path):
+    file = tmp_path / "password"
+    file.write_text("secret\nnot this\n")
+    assert read_password(f"file:{file}") == "secret"
+    assert read_password("env:LINK_PASSWORD", {"LINK_PASSWORD": "secret2"}) == "secret2"
+    for place in (f"file:{file}.gone", "env:LINK_PASSWORD", "env:", "secret", ""):
+        with pytest.raises(Invalid) as refused:
+            read_password(place, {})
+        assert "password of" in str(refused.value)
+        assert "secret" not in str(refused.value)
+
+
+def test_log_in_that_was_refused_is_read_again(tmp_path):
+    """An administrator writes another password into the file, and the link goes on."""
+    file = tmp_path / "password"
+    file.write_text("old")
+    seen = []
+
+    class Access:
+        async def caller(self, call, authorization, peer):
+            from base64 import b64decode
+
+            from sarit.core.errors import Unauthenticated
+
+            login = b64decode(authorization.removeprefix("Basic ")).decode()
+            seen.append(login)
+            if login != "link:new":
+                raise Unauthenticated("log in")
+            return login
+
+        async def carry_out(self, call, method, request, caller, peer):
+            return await method(request)
+
+    async def main():
+        from sarit.core.errors import Unauthenticated
+
+        sides = Sides(MemorySource("there"), MemoryTarget("there"))
+        server, port = await listen(handlers(MIRROR, [MirrorCalls(sides)], RequestLimiter(), Access()))
+        chosen = LinkSettings(Direction.PUSH, f"127.0.0.1:{port}", user="link", password=f"file:{file}")
+        made = Peer(chosen, real_env(), "here")
+        source = RemoteSource(made)
+        with pytest.raises(Unauthenticated):
+            await source.scopes("")
+        file.write_text("new")
+        assert await source.scopes("") == []
+        # Only a connection, or a refusal, makes it read the file.
+        file.write_text("newer")
+        assert await source.scopes("") == []
+        assert seen == ["link:old", "link:new", "link:new", "link:new"]
+        assert "new" not in repr(made) + json.dumps(repr(chosen))
+        await made.close()
+        server.close()
+
+    asyncio.run(main())
+
+
+def test_password_is_not_sent_to_another_machine_in_clear_text(tmp_path, monkeypatch):
+    monkeypatch.delenv("SARIT_PLAIN_PASSWORDS", raising=False)
+    file = tmp_path / "password"
+    file.write_text("secret")
+    chosen = LinkSettings(Direction.PUSH, "192.0.2.1:9090", user="link", password=f"file:{file}")
+
+    async def main():
+        with pytest.raises(Invalid, match="clear text"):
+            await Peer(chosen, real_env(), "here").site()
+
+    asyncio.run(main())
+
+
+def test_first_epoch_of_many_segments_fits_a_message():
+    facts = StreamFacts(
+        StreamName("app", "s"), b"i" * 16, 0, 0, 1, StreamConfig(), {}, sealed=False, fenced=False,
+        head={s.segment: 1 << 50 for s in first_epoch(10_000, 0, 0).segments}, first=first_epoch(10_000, 0, 0),
+        path=("there",),
+    )  # fmt: skip
+    assert messages.facts_message(facts).ByteSize() < 1 << 20
