@@ -116,6 +116,9 @@ ON_MISSING = {
     "write": lambda ports: ports.segments.write(SEGMENT, b"x", 0),
     "get an attribute": lambda ports: ports.segments.get_attribute(SEGMENT, KEY),
     "update an attribute": lambda ports: ports.segments.update_attribute(SEGMENT, KEY, 1, NULL_ATTRIBUTE_VALUE),
+    "merge at": lambda ports: ports.segments.merge_at(SEGMENT, transaction_segment(SEGMENT, 1), 0),
+    "locate": lambda ports: ports.segments.locate(SEGMENT, 0),
+    "set the mirror": lambda ports: ports.segments.set_mirror(SEGMENT, False),
     "merge": lambda ports: ports.segments.merge(SEGMENT, [transaction_segment(SEGMENT, 1)]),
 }
 
@@ -336,5 +339,125 @@ def test_endpoint_is_an_address(run):
     async def test(ports):
         host, port = ports.segments.endpoint(SEGMENT)
         assert (host, port > 0) == ("127.0.0.1", True)
+
+    run(test)
+
+
+# -- mirrors and batches --------------------------------------------------------------------------
+
+START = 5_000_000_000
+
+
+def test_segment_created_at_an_offset_begins_and_ends_there(run):
+    async def test(ports):
+        segments = ports.segments
+        await segments.create_at(SEGMENT, START, mirror=True)
+        for again in (0, START):
+            with pytest.raises(Exists):
+                await segments.create_at(SEGMENT, again, mirror=False)
+        info = await segments.info(SEGMENT)
+        assert (info.length, info.start_offset, info.sealed) == (START, START, False)
+        with pytest.raises(Truncated) as raised:
+            await segments.read(SEGMENT, START - 1, 1)
+        assert raised.value.start_offset == START
+        assert await segments.read(SEGMENT, START, 10) == b""
+        assert await segments.append_at_many([(SEGMENT, START, b"one"), (SEGMENT, START + 3, b"two")]) == [
+            START + 3,
+            START + 6,
+        ]
+        assert await segments.read_many([(SEGMENT, START, 100), (SEGMENT, START + 4, 1)]) == [b"onetwo", b"w"]
+        await segments.truncate(SEGMENT, START + 3)
+        assert await segments.read_many([(SEGMENT, START + 3, 2)]) == [b"tw"]
+
+    run(test)
+
+
+def test_table_created_at_a_position_gives_higher_versions(run):
+    async def test(ports):
+        if ports.kind == "fake":
+            return
+        await ports.segments.create_table_at(PARTITION, key_length=0, position=START, mirror=True)
+        with pytest.raises(Exists):
+            await ports.segments.create_table_at(PARTITION, key_length=0, position=0)
+        with pytest.raises(Conflict):
+            await ports.segments.create_table_at(PARTITION, key_length=8, position=0)
+        assert await ports.tables.position(PARTITION) == START
+        (version,) = await ports.tables.update(PARTITION, [TableUpdate(b"a", b"1", NOT_EXISTS)])
+        assert version == START
+        with pytest.raises(Conflict):
+            await ports.tables.update(PARTITION, [TableUpdate(b"a", b"2", 0)])
+        await ports.segments.set_mirror(PARTITION, False)
+        assert await ports.tables.get(PARTITION, [b"a"]) == [TableValue(b"1", START)]
+
+    run(test)
+
+
+def test_merge_is_conditional_on_the_length(run):
+    async def test(ports):
+        segments = ports.segments
+        source = transaction_segment(SEGMENT, 1)
+        await segments.create_at(SEGMENT, START, mirror=True)
+        await segments.create_at(source, 0, mirror=True)
+        assert await segments.append_at_many([(source, 0, b"data")]) == [4]
+        with pytest.raises(Conflict) as raised:
+            await segments.merge_at(SEGMENT, source, START - 4)
+        assert raised.value.actual == START
+        assert await segments.merge_at(SEGMENT, source, START) == START + 4
+        with pytest.raises(NotFound):
+            await segments.merge_at(SEGMENT, source, START)
+        assert await segments.read(SEGMENT, START, 10) == b"data"
+
+    run(test)
+
+
+def test_items_of_a_batch_fail_one_by_one(run):
+    async def test(ports):
+        segments = ports.segments
+        other, missing = "s/t/1.#epoch.0", "s/t/2.#epoch.0"
+        for name in (SEGMENT, other):
+            await segments.create(name)
+        await segments.seal(other)
+        done = await segments.append_at_many(
+            [(SEGMENT, 1, b"x"), (SEGMENT, 0, b"one"), (other, 0, b"x"), (missing, 0, b"x"), (SEGMENT, 0, b"x")]
+        )
+        refused = [type(answer) for answer in done if not isinstance(answer, int)]
+        assert (done[1], refused) == (3, [Conflict, Sealed, NotFound, Conflict])
+        assert (done[0].actual, done[4].actual) == (0, 3)
+        await segments.truncate(SEGMENT, 1)
+        read = await segments.read_many(
+            [(SEGMENT, 0, 1), (SEGMENT, 1, 9), (missing, 0, 1), (SEGMENT, 4, 1), (other, 0, 1)]
+        )
+        assert (read[1], read[4]) == (b"ne", b"")
+        assert [type(read[place]) for place in (0, 2, 3)] == [Truncated, NotFound, Invalid]
+        assert read[0].start_offset == 1
+        found = await segments.infos([missing, SEGMENT, other])
+        assert found[0] is None
+        assert [(one.length, one.start_offset, one.sealed) for one in found[1:]] == [(3, 1, False), (0, 0, True)]
+
+    run(test)
+
+
+def test_batch_of_many_segments_keeps_the_order_of_each(run):
+    async def test(ports):
+        segments = ports.segments
+        names = [f"s/t/{number}.#epoch.0" for number in range(40)]
+        for name in names:
+            await segments.create_at(name, 7, mirror=True)
+        writes = [(name, 7 + 50_000 * part, bytes([part]) * 50_000) for part in range(5) for name in names]
+        assert await segments.append_at_many(writes) == [offset + len(data) for _, offset, data in writes]
+        ranges = [(name, 7, 250_000) for name in names]
+        whole = b"".join(bytes([part]) * 50_000 for part in range(5))
+        assert await segments.read_many(ranges) == [whole] * 40
+        assert [one.length for one in await segments.infos(names)] == [250_007] * 40
+
+    run(test)
+
+
+def test_locate_finds_where_an_append_began(run):
+    async def test(ports):
+        segments = ports.segments
+        await segments.create(SEGMENT)
+        await segments.append_at_many([(SEGMENT, 0, b"four"), (SEGMENT, 4, b"more"), (SEGMENT, 8, b"last")])
+        assert [await segments.locate(SEGMENT, offset) for offset in (0, 3, 4, 5, 8, 9, 12)] == [0, 4, 4, 8, 8, 12, 12]
 
     run(test)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from sarit.core.errors import SaritError
     from sarit.core.metering import Rates
 
 
@@ -88,6 +89,20 @@ class Segments(Protocol):
 
         Raises Exists; Conflict: it exists with keys of another length, so it is another table."""
 
+    async def create_at(
+        self, segment: str, offset: int, *, mirror: bool, scale_type: int = 0, target_rate: int = 0,
+        rollover_bytes: int = 0,
+    ) -> None:  # fmt: skip
+        """Create a segment that begins and ends at `offset`.  `mirror`: clients may only read it.
+
+        Raises Exists, whatever the present segment is."""
+
+    async def create_table_at(self, segment: str, *, key_length: int, position: int, mirror: bool = False) -> None:
+        """Create a table segment whose versions are `position` and above.  Raises as `create_table`."""
+
+    async def set_mirror(self, segment: str, mirror: bool) -> None:
+        """Let clients change a segment or table, or only read it (`mirror`).  Raises NotFound."""
+
     async def seal(self, segment: str) -> None:
         """Seal a segment, which may be sealed already.  Raises NotFound."""
 
@@ -101,6 +116,31 @@ class Segments(Protocol):
         """Merge source segments into a target, in order.  Returns the target's length after each source.
 
         A missing source does not raise NotFound: it may have been merged by an earlier request whose reply was lost."""
+
+    async def merge_at(self, target: str, source: str, expected_offset: int) -> int:
+        """Merge a source into a target that ends at `expected_offset`.  Returns the target's length after it.
+
+        Raises Conflict (its `actual` is the target's length), NotFound (the target, or the source, which may have been
+        merged before), Sealed."""
+
+    async def append_at_many(self, writes: Sequence[tuple[str, int, bytes]]) -> list[int | SaritError]:
+        """Append bytes, each (segment, offset, bytes), if the segment ends at the offset; in order for each segment.
+
+        Returns in order the length after each append, or why there was none: Conflict (`actual` is the length),
+        NotFound, Sealed, Invalid, Corrupt; Unavailable: it may have happened or not.  Appends have no writer."""
+
+    async def read_many(self, ranges: Sequence[tuple[str, int, int]]) -> list[bytes | SaritError]:
+        """Return bytes in order, each (segment, offset, length): fewer than asked for only at the end of a segment.
+
+        In place of bytes: NotFound, Truncated, Invalid (beyond the end), Corrupt, Unavailable."""
+
+    async def infos(self, segments: Sequence[str]) -> list[SegmentInfo | None]:
+        """Return the states of segments in order, None for a missing one.  Raises Corrupt, Unavailable."""
+
+    async def locate(self, segment: str, offset: int) -> int:
+        """Return the first known offset at or after `offset` where an append began, else the length.
+
+        Raises NotFound."""
 
     async def info(self, segment: str) -> SegmentInfo:
         """Return the state of a segment.  Raises NotFound."""

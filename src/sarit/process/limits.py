@@ -162,3 +162,7 @@ MIN_MAINTENANCE_SECONDS: Final = 15.0
 MAX_MAINTENANCE_SECONDS: Final = 3600.0
 
 OWN_REGISTRY_SECONDS: Final = 10.0  # how long a reader of events waits for the registry of its own process
+
+# -- batches of segments: how many segments, and bytes to append, one request to a store has
+MAX_BATCH_ITEMS: Final = 1000
+MAX_BATCH_WRITE_BYTES: Final = 4 * MIB

@@ -60,6 +60,8 @@ LOG_VOLUME_SHARE: Final = 64  # log files get smaller until one of each containe
 # How much of the log recovery replays at once: one get of the index loads all that these operations refer to.
 RECOVERY_WINDOW_BYTES: Final = 8 * MIB
 MAX_MERGE_ATTRIBUTES: Final = 0xFFFF
+# The highest offset at which a segment may be created: beyond it there is room for as much again, in 63 bits.
+MAX_START_OFFSET: Final = 1 << 62
 
 # -- cache, flush, long-term storage ---------------------------------------------------------
 MAX_DIRTY_BYTES: Final = 768 * MIB
@@ -171,6 +173,8 @@ SCRUB_RETRY_SECONDS: Final = 5.0  # the pause of the scrub while storage is unav
 # How many grown segments one reply of a store to a controller holds.
 MAX_GROWN_PER_REPLY: Final = 10_000
 MAX_INTERNAL_READ_BYTES: Final = MIB  # how many bytes of a segment such a reply holds
+MAX_BATCH_READ_BYTES: Final = 2 * MIB  # how many bytes of many segments one reply to a controller holds
+CONCURRENT_BATCH_READS: Final = 16  # how many segments of one such request are read from chunks at a time
 # A segment that was just loaded into memory counts as grown if it changed at most so long before the last comparison.
 GROWTH_SLACK_MS: Final = 60_000
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sarit.controller.ports import SegmentInfo, TableUpdate, TableValue
-from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Sealed, Truncated, Unavailable
+from sarit.core.errors import Conflict, Exists, Invalid, NotFound, SaritError, Sealed, Truncated, Unavailable
 from sarit.core.limits import NOT_EXISTS, NULL_ATTRIBUTE_VALUE
 from sarit.core.metering import NO_RATES
 from sarit.env.ports import Env
@@ -203,10 +203,16 @@ class FakeSegment:
     start: int = 0
     sealed: bool = False
     attributes: dict[bytes, int] = field(default_factory=dict)
+    begin: int = 0  # where the first part begins
+    mirror: bool = False
 
     @property
     def length(self) -> int:
-        return sum(length for _, length in self.parts)
+        return self.begin + sum(length for _, length in self.parts)
+
+    @property
+    def data(self) -> bytes:
+        return b"".join(bytes.fromhex(what) for what, _ in self.parts)
 
 
 class FakeSegments:
@@ -251,6 +257,95 @@ class FakeSegments:
         self.segments[segment] = new
         self.created.append(segment)
         await self.faults.leave(at, "segments.create")
+
+    async def create_at(
+        self,
+        segment: str,
+        offset: int,
+        *,
+        mirror: bool,
+        scale_type: int = 0,
+        target_rate: int = 0,
+        rollover_bytes: int = 0,
+    ) -> None:
+        new = FakeSegment((scale_type, target_rate), rollover_bytes, start=offset, begin=offset, mirror=mirror)
+        await self._create(segment, new)
+
+    async def create_table_at(self, segment: str, *, key_length: int, position: int, mirror: bool = False) -> None:
+        try:
+            await self._create(segment, FakeSegment(key_length=key_length, begin=position, mirror=mirror))
+        except Exists:
+            if self.segments[segment].key_length != key_length:
+                raise Conflict(segment) from None
+            raise
+
+    async def set_mirror(self, segment: str, mirror: bool) -> None:
+        at = await self.faults.enter(f"segments.set_mirror {segment} {mirror}")
+        self._segment(segment).mirror = mirror
+        await self.faults.leave(at, "segments.set_mirror")
+
+    async def merge_at(self, target: str, source: str, expected_offset: int) -> int:
+        at = await self.faults.enter(f"segments.merge_at {target} {expected_offset}")
+        into, what = self._segment(target), self._segment(source)
+        if into.sealed:
+            raise Sealed(target)
+        if into.length != expected_offset:
+            raise Conflict(target, expected=expected_offset, actual=into.length)
+        into.parts += what.parts
+        del self.segments[source]
+        length = into.length
+        await self.faults.leave(at, "segments.merge_at")
+        return length
+
+    async def append_at_many(self, writes: Sequence[tuple[str, int, bytes]]) -> list[int | SaritError]:
+        at = await self.faults.enter(f"segments.append_at_many {len(writes)}")
+        outcomes: list[int | SaritError] = []
+        for segment, offset, data in writes:
+            found = self.segments.get(segment)
+            if found is None:
+                outcomes.append(NotFound(segment))
+            elif found.sealed:
+                outcomes.append(Sealed(segment))
+            elif found.length != offset:
+                outcomes.append(Conflict(segment, expected=offset, actual=found.length))
+            else:
+                found.parts.append((data.hex(), len(data)))
+                outcomes.append(found.length)
+        await self.faults.leave(at, "segments.append_at_many")
+        return outcomes
+
+    async def read_many(self, ranges: Sequence[tuple[str, int, int]]) -> list[bytes | SaritError]:
+        at = await self.faults.enter(f"segments.read_many {len(ranges)}")
+        outcomes: list[bytes | SaritError] = []
+        for segment, offset, length in ranges:
+            found = self.segments.get(segment)
+            if found is None:
+                outcomes.append(NotFound(segment))
+            elif offset > found.length:
+                outcomes.append(Invalid(segment))
+            elif offset < found.start:
+                outcomes.append(Truncated(segment, found.start))
+            else:
+                outcomes.append(found.data[offset - found.begin :][:length])
+        await self.faults.leave(at, "segments.read_many")
+        return outcomes
+
+    async def infos(self, segments: Sequence[str]) -> list[SegmentInfo | None]:
+        at = await self.faults.enter(f"segments.infos {len(segments)}")
+        found = [self.segments.get(segment) for segment in segments]
+        await self.faults.leave(at, "segments.infos")
+        return [None if one is None else SegmentInfo(one.length, one.start, one.sealed, 0) for one in found]
+
+    async def locate(self, segment: str, offset: int) -> int:
+        at = await self.faults.enter(f"segments.locate {segment} {offset}")
+        found = self._segment(segment)
+        begin = found.begin
+        for _, length in found.parts:
+            if begin >= max(offset, found.start):
+                break
+            begin += length
+        await self.faults.leave(at, "segments.locate")
+        return min(begin, found.length)
 
     async def seal(self, segment: str) -> None:
         at = await self.faults.enter(f"segments.seal {segment}")
@@ -319,13 +414,13 @@ class FakeSegments:
     async def read(self, segment: str, offset: int, limit: int) -> bytes:
         at = await self.faults.enter(f"segments.read {segment} {offset}")
         found = self._segment(segment)
-        data = b"".join(bytes.fromhex(what) for what, _ in found.parts)
         if offset > found.length:
             raise Invalid(f"{segment} has {found.length} bytes")
         if offset < found.start:
             raise Truncated(segment, found.start)
         await self.faults.leave(at, "segments.read")
-        return data[offset : offset + min(limit, self.read_bytes)]
+        offset -= found.begin
+        return found.data[offset : offset + min(limit, self.read_bytes)]
 
     async def write(self, segment: str, data: bytes, expected_offset: int) -> None:
         at = await self.faults.enter(f"segments.write {segment} {expected_offset}")

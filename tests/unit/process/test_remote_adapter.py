@@ -16,9 +16,9 @@ from sarit.process.store_calls.remote import (
     FixedRouter,
     RemoteSegments,
     RemoteTables,
-    ScaleRequestWatch,
     StoreConnections,
 )
+from sarit.process.store_calls.scale_request_watch import ScaleRequestWatch
 from sarit.store.server import connection
 from sarit.store.server.internal_handler import InternalHandler
 from sarit.store.server.listener import StoreListener

@@ -51,4 +51,41 @@ INTERNAL: list[tuple[w.Command, str]] = [
     (w.MeasureScope(request_id=7, scope="s"), "0000000000000007000173"),
     (w.ScopeMeasured(request_id=7, bytes=5, containers=2), "0000000000000007000000000000000500000002"),
     (w.BackupStepDone(request_id=7, answer='{"held": true}'), "0000000000000007000e" + b'{"held": true}'.hex()),
+    (
+        w.CreateSegmentAt(
+            request_id=7,
+            segment="a",
+            offset=64,
+            mirror=True,
+            table=False,
+            key_length=2,
+            target_rate=3,
+            scale_type=1,
+            rollover_size_bytes=64,
+        ),
+        "000000000000000700016100000000000000400100000000020000000301" + "0000000000000040",
+    ),
+    (
+        w.MergeAt(request_id=7, segment="a", source="b", expected_offset=64),
+        "00000000000000070001610001620000000000000040",
+    ),
+    (w.MergedAt(request_id=7, merged=True, length=64), "0000000000000007010000000000000040"),
+    (
+        w.AppendBatch(request_id=7, writes=(w.OffsetWrite("a", 64, b"\xaa\xbb"),)),
+        "000000000000000700000001000161000000000000004000000002aabb",
+    ),
+    (
+        w.ReadBatch(request_id=7, ranges=(w.SegmentRange("a", 64, 3),)),
+        "000000000000000700000001000161000000000000004000000003",
+    ),
+    (
+        w.BatchDone(request_id=7, outcomes=(w.BatchOutcome(1, 64, b"\xaa", "m"),)),
+        "0000000000000007000000010100000000000000400000000" + "1aa00016d",
+    ),
+    (w.GetStates(request_id=7, segments=("a", "b")), "000000000000000700000002000161000162"),
+    (
+        w.StatesRead(request_id=7, states=(w.SegmentState(True, 64, 3, False, 9),)),
+        "00000000000000070000000101000000000000004000000000000000030000000000000000" + "09",
+    ),
+    (w.SetMirror(request_id=7, segment="a", mirror=True), "000000000000000700016101"),
 ]

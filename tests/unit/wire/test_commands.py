@@ -141,6 +141,13 @@ STRATEGIES = {
             _tuples(st.builds(w.TableChange, blobs, longs, st.booleans(), st.booleans(), blobs)),
         ),
         (internal.RatesOfSegments, _tuples(st.builds(w.SegmentRates, *[rates] * 9))),
+        (internal.OffsetWrites, _tuples(st.builds(w.OffsetWrite, texts, longs, blobs))),
+        (internal.SegmentRanges, _tuples(st.builds(w.SegmentRange, texts, longs, ints))),
+        (internal.BatchOutcomes, _tuples(st.builds(w.BatchOutcome, octets, longs, blobs, texts))),
+        (
+            internal.SegmentStates,
+            _tuples(st.builds(w.SegmentState, st.booleans(), longs, longs, st.booleans(), longs)),
+        ),
         (internal.ScaleRequestList, _tuples(st.builds(w.ScaleRequest, texts, octets))),
         (session.StorageChunks, _tuples(st.builds(w.StorageChunk, longs, longs, longs, texts, st.booleans()))),
     ]

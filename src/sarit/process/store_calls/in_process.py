@@ -10,12 +10,14 @@ from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Sealed, Trunc
 from sarit.core.metering import NO_RATES
 from sarit.store.metering.growth import GrowthMonitor
 from sarit.store.metering.scope_use import scope_use
-from sarit.store.server.control_handler import merge_batch
+from sarit.store.server.batches import append_many, infos, read_many
+from sarit.store.server.control_handler import locate, merge_at, merge_batch
 from sarit.store.server.internal_handler import append_at, create_fresh, read_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from sarit.core.errors import SaritError
     from sarit.core.metering import Rates, ScaleAdvice
     from sarit.security.quotas import Quotas
     from sarit.store.metering.load_meters import LoadMeters
@@ -82,13 +84,31 @@ class InProcessSegments:
 
     async def create_table(self, segment: str, *, key_length: int) -> None:
         """Create a table segment.  Raises Exists, Conflict (it exists with keys of another length)."""
+        await self.create_table_at(segment, key_length=key_length, position=0)
+
+    async def create_at(
+        self, segment: str, offset: int, *, mirror: bool, scale_type: int = 0, target_rate: int = 0,
+        rollover_bytes: int = 0,
+    ) -> None:  # fmt: skip
+        """Create a segment that begins and ends at `offset`.  Raises Exists."""
+        await self._store.container(segment).create(
+            segment, scale_type=scale_type, target_rate=target_rate, rollover=rollover_bytes, offset=offset,
+            mirror=mirror,
+        )  # fmt: skip
+
+    async def create_table_at(self, segment: str, *, key_length: int, position: int, mirror: bool = False) -> None:
+        """Create a table segment whose versions begin at `position`.  Raises as `create_table`."""
         tables = self._store.tables(segment)
         try:
-            await tables.create(segment, key_length)
+            await tables.create(segment, key_length, position=position, mirror=mirror)
         except Exists:
             if (await tables.info(segment)).key_length != key_length:
                 raise Conflict(f"segment {segment} is a table with keys of another length") from None
             raise
+
+    async def set_mirror(self, segment: str, mirror: bool) -> None:
+        """Let clients change a segment, or only read it.  Raises NotFound."""
+        await self._store.container(segment).set_mirror(segment, mirror)
 
     async def seal(self, segment: str) -> None:
         """Seal a segment, which may be sealed already.  Raises NotFound."""
@@ -113,6 +133,30 @@ class InProcessSegments:
     async def merge(self, target: str, sources: Sequence[str]) -> list[int]:
         """Merge source segments into a target, in order.  Returns the target's length after each source."""
         return await merge_batch(self._store, target, list(sources))
+
+    async def merge_at(self, target: str, source: str, expected_offset: int) -> int:
+        """Merge a source into a target that ends at an offset.  Raises Conflict, NotFound, Sealed."""
+        return await merge_at(self._store, target, source, expected_offset)
+
+    async def append_at_many(self, writes: Sequence[tuple[str, int, bytes]]) -> list[int | SaritError]:
+        """Append bytes at offsets of segments.  Returns the length after each append, or why there was none."""
+        return await append_many(self._store, writes)
+
+    async def read_many(self, ranges: Sequence[tuple[str, int, int]]) -> list[bytes | SaritError]:
+        """Return bytes of segments, or in place of them an error."""
+        return await read_many(self._store, ranges)
+
+    async def infos(self, segments: Sequence[str]) -> list[SegmentInfo | None]:
+        """Return the states of segments, None for a missing one."""
+        found = await infos(self._store, segments)
+        return [
+            None if info is None else SegmentInfo(info.length, info.start_offset, info.sealed, info.modified_ms)
+            for info in found
+        ]
+
+    async def locate(self, segment: str, offset: int) -> int:
+        """Return the first known offset at or after `offset` where an append began.  Raises NotFound."""
+        return await locate(self._store, segment, offset)
 
     async def info(self, segment: str) -> SegmentInfo:
         """Return the state of a segment.  Raises NotFound."""

@@ -24,19 +24,20 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from sarit.client.core.connection import ConnectionPool, first_request_id
 from sarit.client.core.replies import error_of
 from sarit.client.core.retry import NotSent, RetryPolicy
-from sarit.client.session.session import Backoff, Pauses, background
+from sarit.client.session.session import Backoff, Pauses
 from sarit.controller.ports import SegmentInfo, TableUpdate, TableValue
 from sarit.controller.runner import gather_all
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, SaritError, Truncated, Unavailable
 from sarit.core.limits import NOT_EXISTS
 from sarit.core.metering import NO_RATES, Rates, ScaleAdvice
-from sarit.core.repeated_log import RepeatedLog
-from sarit.process.limits import EARLIER_STORE_SECONDS, REMOTE_RETRY_SECONDS, STORES_POLL_SECONDS
+from sarit.process.limits import EARLIER_STORE_SECONDS, REMOTE_RETRY_SECONDS
+from sarit.process.store_calls.remote_batches import BATCHES, SegmentBatches
+from sarit.process.store_calls.scale_request_watch import ScaleRequestWatch
 from sarit.store.store import container_of
 from sarit.wire import commands as wire
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from sarit.client.core.connection import Connection
     from sarit.env.ports import Env
@@ -49,13 +50,11 @@ Address = tuple[str, int]
 _TABLES: Final = "tables"
 _SEGMENTS: Final = "segments"
 _CREATIONS: Final = "creations"
-_WAITING: Final = "waiting"
 # These requests have connections of their own: a store of an earlier version, which does not know them, closes them.
 _QUOTAS: Final = "quotas"
 _FRESH: Final = "fresh creations"
 
 _NO_POSITION: Final = -1
-_ADVICE: Final = {1: ScaleAdvice.SPLIT, 2: ScaleAdvice.MERGE}
 
 
 class Router(Protocol):
@@ -201,6 +200,17 @@ def _expect(reply: Any, kind: type[Any], segment: str) -> Any:
     raise error_of(reply, segment)
 
 
+async def create_one(
+    stores: StoreConnections, segment: str, scale_type: int = 0, target_rate: int = 0, rollover_bytes: int = 0
+) -> None:
+    """Create an empty segment.  Raises Exists."""
+
+    def make(request_id: int) -> Any:
+        return wire.CreateSegment(request_id, segment, target_rate, scale_type, "", rollover_bytes)
+
+    _expect(await stores.ask(segment, make, _CREATIONS), wire.SegmentCreated, segment)
+
+
 class RemoteTables:
     """`controller.ports.Tables`."""
 
@@ -263,28 +273,18 @@ class RemoteTables:
         await self._ask(table, lambda i: wire.DeleteTable(i, table, must_be_empty, position), wire.SegmentDeleted)
 
 
-class RemoteSegments:
-    """`controller.ports.Segments`."""
+class FreshCreations:
+    """Creations of segments that never existed, by one request to each store that knows it."""
 
-    def __init__(self, stores: StoreConnections, advertised: Callable[[Address], Address] = lambda own: own) -> None:
-        """`advertised`: returns the address for clients of a store, from its address in the router."""
+    def __init__(self, stores: StoreConnections) -> None:
         self._stores = stores
-        self._advertised = advertised
         # Stores that did not answer CreateFreshSegments, perhaps of an earlier version, and when to try again.
         self._without_fresh: dict[Address, float] = {}
 
-    async def _ask(self, segment: str, make: Callable[[int], Any], kind: type[Any], *, repeatable: bool = False) -> Any:
-        return _expect(await self._stores.ask(segment, make, _SEGMENTS, repeatable=repeatable), kind, segment)
+    def __repr__(self) -> str:
+        return f"<FreshCreations by {self._stores!r}>"
 
-    async def create(self, segment: str, *, scale_type: int = 0, target_rate: int = 0, rollover_bytes: int = 0) -> None:
-        """Create an empty segment.  Raises Exists."""
-
-        def make(request_id: int) -> Any:
-            return wire.CreateSegment(request_id, segment, target_rate, scale_type, "", rollover_bytes)
-
-        _expect(await self._stores.ask(segment, make, _CREATIONS), wire.SegmentCreated, segment)
-
-    async def create_fresh(self, segments: Sequence[str]) -> None:
+    async def create(self, segments: Sequence[str]) -> None:
         """Create empty segments that never existed, by one request to each store."""
         by_store: dict[Address | None, list[str]] = {}
         for segment in segments:
@@ -292,9 +292,9 @@ class RemoteSegments:
                 by_store.setdefault(self._stores.address_of(segment), []).append(segment)
             except Unavailable:  # no store owns the container now
                 by_store.setdefault(None, []).append(segment)
-        await gather_all([self._create_fresh_at(address, names) for address, names in by_store.items()])
+        await gather_all([self._create_at(address, names) for address, names in by_store.items()])
 
-    async def _create_fresh_at(self, address: Address | None, segments: Sequence[str]) -> None:
+    async def _create_at(self, address: Address | None, segments: Sequence[str]) -> None:
         if address is not None and self._stores.now() >= self._without_fresh.get(address, 0.0):
             request = partial(wire.CreateFreshSegments, segments=tuple(segments))
             try:
@@ -309,7 +309,73 @@ class RemoteSegments:
         # request.  Some may exist already.
         for segment in segments:
             with suppress(Exists):
-                await self.create(segment)
+                await create_one(self._stores, segment)
+
+
+async def _ask_segment(
+    stores: StoreConnections, segment: str, make: Callable[[int], Any], kind: type[Any], *, repeatable: bool = False
+) -> Any:
+    return _expect(await stores.ask(segment, make, _SEGMENTS, repeatable=repeatable), kind, segment)
+
+
+async def _create_table(
+    stores: StoreConnections, segment: str, key_length: int, make: Callable[[int], Any], purpose: str
+) -> None:
+    try:
+        _expect(await stores.ask(segment, make, purpose), wire.SegmentCreated, segment)
+    except Exists:
+        info = await _ask_segment(
+            stores, segment, lambda i: wire.GetTableSegmentInfo(i, segment, ""), wire.TableSegmentInfo, repeatable=True
+        )
+        if info.key_length != key_length:
+            raise Conflict(f"segment {segment} is a table with keys of another length") from None
+        raise
+
+
+class RemoteSegments:
+    """`controller.ports.Segments`."""
+
+    def __init__(self, stores: StoreConnections, advertised: Callable[[Address], Address] = lambda own: own) -> None:
+        """`advertised`: returns the address for clients of a store, from its address in the router."""
+        self._stores = stores
+        self._advertised = advertised
+        self._fresh = FreshCreations(stores)
+        self._batches = SegmentBatches(stores)
+        self._ask = partial(_ask_segment, stores)
+
+    async def create(self, segment: str, *, scale_type: int = 0, target_rate: int = 0, rollover_bytes: int = 0) -> None:
+        """Create an empty segment.  Raises Exists."""
+        await create_one(self._stores, segment, scale_type, target_rate, rollover_bytes)
+
+    async def create_at(
+        self, segment: str, offset: int, *, mirror: bool, scale_type: int = 0, target_rate: int = 0,
+        rollover_bytes: int = 0,
+    ) -> None:  # fmt: skip
+        """Create a segment that begins and ends at `offset`.  Raises Exists."""
+
+        def make(request_id: int) -> Any:
+            return wire.CreateSegmentAt(
+                request_id, segment, offset, mirror, False, 0, target_rate, scale_type, rollover_bytes
+            )
+
+        _expect(await self._stores.ask(segment, make, BATCHES), wire.SegmentCreated, segment)
+
+    async def create_table_at(self, segment: str, *, key_length: int, position: int, mirror: bool = False) -> None:
+        """Create a table segment whose versions begin at `position`.  Raises as `create_table`."""
+
+        def make(request_id: int) -> Any:
+            return wire.CreateSegmentAt(request_id, segment, position, mirror, True, key_length, 0, 0, 0)
+
+        await _create_table(self._stores, segment, key_length, make, BATCHES)
+
+    async def set_mirror(self, segment: str, mirror: bool) -> None:
+        """Let clients change a segment, or only read it.  Raises NotFound."""
+        reply = await self._stores.ask(segment, lambda i: wire.SetMirror(i, segment, mirror), BATCHES, repeatable=True)
+        _expect(reply, wire.SegmentPolicyUpdated, segment)
+
+    async def create_fresh(self, segments: Sequence[str]) -> None:
+        """Create empty segments that never existed."""
+        await self._fresh.create(segments)
 
     async def create_table(self, segment: str, *, key_length: int) -> None:
         """Create a table segment.  Raises Exists, Conflict (it exists with keys of another length)."""
@@ -317,15 +383,7 @@ class RemoteSegments:
         def make(request_id: int) -> Any:
             return wire.CreateTableSegment(request_id, segment, "", key_length=key_length)
 
-        try:
-            _expect(await self._stores.ask(segment, make, _CREATIONS), wire.SegmentCreated, segment)
-        except Exists:
-            info = await self._ask(
-                segment, lambda i: wire.GetTableSegmentInfo(i, segment, ""), wire.TableSegmentInfo, repeatable=True
-            )
-            if info.key_length != key_length:
-                raise Conflict(f"segment {segment} is a table with keys of another length") from None
-            raise
+        await _create_table(self._stores, segment, key_length, make, _CREATIONS)
 
     async def seal(self, segment: str) -> None:
         """Seal a segment, which may be sealed already.  Raises NotFound."""
@@ -353,6 +411,34 @@ class RemoteSegments:
             target, lambda i: wire.MergeSegmentsBatch(i, target, names, ""), wire.SegmentsBatchMerged
         )
         return [length for _, length in reply.merged]
+
+    async def merge_at(self, target: str, source: str, expected_offset: int) -> int:
+        """Merge a source into a target that ends at an offset.  Raises Conflict, NotFound, Sealed."""
+        reply = await self._stores.ask(target, lambda i: wire.MergeAt(i, target, source, expected_offset), BATCHES)
+        merged = _expect(reply, wire.MergedAt, target)
+        if not merged.merged:
+            text = f"segment {target} ends at {merged.length}"
+            raise Conflict(text, expected=expected_offset, actual=merged.length)
+        return int(merged.length)
+
+    async def append_at_many(self, writes: Sequence[tuple[str, int, bytes]]) -> list[int | SaritError]:
+        """Append bytes at offsets of segments.  Returns the length after each append, or why there was none."""
+        return await self._batches.append(writes)
+
+    async def read_many(self, ranges: Sequence[tuple[str, int, int]]) -> list[bytes | SaritError]:
+        """Return bytes of segments, or in place of them an error."""
+        return await self._batches.read(ranges)
+
+    async def infos(self, segments: Sequence[str]) -> list[SegmentInfo | None]:
+        """Return the states of segments, None for a missing one."""
+        return await self._batches.states(segments)
+
+    async def locate(self, segment: str, offset: int) -> int:
+        """Return the first known offset at or after `offset` where an append began.  Raises NotFound."""
+        reply = await self._ask(
+            segment, lambda i: wire.LocateOffset(i, segment, offset, ""), wire.OffsetLocated, repeatable=True
+        )
+        return int(reply.offset)
 
     async def info(self, segment: str) -> SegmentInfo:
         """Return the state of a segment.  Raises NotFound."""
@@ -387,7 +473,8 @@ class RemoteSegments:
 
     async def grown(self) -> list[str]:
         """Segments that may have grown since the last call; those of a store that does not answer come later."""
-        answers = await asyncio.gather(*map(self._grown_at, self._stores.addresses()), return_exceptions=True)
+        asked = (_grown_at(self._stores, address) for address in self._stores.addresses())
+        answers = await asyncio.gather(*asked, return_exceptions=True)
         found: list[str] = []
         for answer in answers:
             if isinstance(answer, list):
@@ -395,15 +482,6 @@ class RemoteSegments:
             elif not isinstance(answer, Unavailable):
                 raise answer
         return found
-
-    async def _grown_at(self, address: Address) -> list[str]:
-        found: list[str] = []
-        while True:
-            reply = await self._stores.ask_at(address, wire.GetGrown, _SEGMENTS)
-            page = _expect(reply, wire.SegmentsGrown, "")
-            found += page.segments
-            if not page.more:
-                return found
 
     async def scope_bytes(self, scope: str) -> int:
         """Return the bytes of all segments of a scope.  Raises Unavailable: not all stores have counted theirs."""
@@ -446,47 +524,14 @@ class RemoteSegments:
         return self._advertised(self._stores.address_of(segment))
 
 
-class ScaleRequestWatch:
-    """Waits at every store for segments whose rates require scaling, and reports them to the controller."""
-
-    def __init__(self, stores: StoreConnections, env: Env, report: Callable[[str, ScaleAdvice], None]) -> None:
-        self._stores = stores
-        self._report = report
-        self._repeated = RepeatedLog(_log, env.clock.monotonic)
-        self._waiting: dict[Address, asyncio.Task[None]] = {}
-        self._background = background()
-
-    def __repr__(self) -> str:
-        return f"<ScaleRequestWatch at {len(self._waiting)} stores>"
-
-    async def run(self) -> None:
-        """Wait for ever."""
-        try:
-            while True:
-                self._follow(self._stores.addresses())
-                await asyncio.sleep(STORES_POLL_SECONDS)
-        finally:
-            await self._background.close()
-
-    def _follow(self, addresses: Iterable[Address]) -> None:
-        current = dict.fromkeys(addresses)
-        for address in [address for address in self._waiting if address not in current]:
-            self._waiting.pop(address).cancel()
-        for address in current:
-            if address not in self._waiting:
-                name = f"scale requests of {address[0]}:{address[1]}"
-                self._waiting[address] = self._background.spawn(self._wait_at(address), name)
-
-    async def _wait_at(self, address: Address) -> None:
-        while True:
-            try:
-                reply = await self._stores.ask_at(address, wire.AwaitScaleRequests, _WAITING)
-                for segment, advice in _expect(reply, wire.ScaleRequests, "").requests:
-                    self._report(segment, _ADVICE.get(advice, ScaleAdvice.NONE))
-            except SaritError as error:
-                # A lost request does no harm: stores repeat it.
-                self._repeated.info(str(address), f"no requests to scale come from {address[0]}:{address[1]}: {error}")
-                await asyncio.sleep(STORES_POLL_SECONDS)
+async def _grown_at(stores: StoreConnections, address: Address) -> list[str]:
+    found: list[str] = []
+    while True:
+        reply = await stores.ask_at(address, wire.GetGrown, _SEGMENTS)
+        page = _expect(reply, wire.SegmentsGrown, "")
+        found += page.segments
+        if not page.more:
+            return found
 
 
 class RemoteStores:

@@ -32,13 +32,14 @@ from sarit.store.container.group_commit import GroupCommit, answer_each, resolve
 from sarit.store.container.metadata_cache import MetadataCache
 from sarit.store.container.operations import KIND_STREAM, Delete, Merge, Operation
 from sarit.store.container.segment import EVENT_COUNT, AttributeUpdate, resolve_attributes
-from sarit.store.container.state import ContainerState
+from sarit.store.container.state import ContainerState, append_at, set_mirror
 from sarit.store.container.writer_session import fence_owner, segment_missing
 from sarit.store.flow_control.append_gate import AppendGate
 from sarit.store.flow_control.control_limit import ControlLimit
 from sarit.store.limits import (
     MAX_MERGE_ATTRIBUTES,
     MAX_SEGMENTS_IN_MEMORY,
+    MAX_START_OFFSET,
     METADATA_BYTES,
     RECOVERY_WINDOW_BYTES,
     TABLE_CACHE_BYTES,
@@ -204,11 +205,15 @@ class Container:
 
     async def create(
         self, name: str, *, kind: int = KIND_STREAM, key_length: int = 0, scale_type: int = 0, target_rate: int = 0,
-        rollover: int = 0, fresh: bool = False,
+        rollover: int = 0, fresh: bool = False, offset: int = 0, mirror: bool = False,
     ) -> None:  # fmt: skip
         """Create a segment.  `fresh`: the name was never used before, so the index need not be asked.
 
+        `offset`: where it begins and ends.  `mirror`: clients may only read it.
+
         Raises Exists (once that segment is durable), Invalid (the name), Unavailable (over the control limit)."""
+        if not 0 <= offset <= MAX_START_OFFSET:
+            raise Invalid(f"segment {name} cannot begin at offset {offset}")
         if not name or len(name.encode()) > MAX_SEGMENT_NAME_BYTES or "\0" in name:
             raise Invalid(f"a segment's name has 1 to {MAX_SEGMENT_NAME_BYTES} bytes, none of them zero")
         await self.control_limit.wait_below(name)
@@ -225,6 +230,8 @@ class Container:
                 scale_type=scale_type,
                 target_rate=target_rate,
                 rollover=rollover,
+                offset=offset,
+                mirror=mirror,
             )
         except Exists:  # another caller has created it while the index was read
             await self.group_commit.wait_durable()
@@ -258,6 +265,10 @@ class Container:
         """Set the scaling policy by which a segment is metered.  Raises NotFound."""
         await self.change(name, lambda segment: self.state.set_policy(segment, scale_type, target_rate))
 
+    async def set_mirror(self, name: str, mirror: bool) -> None:
+        """Let clients change a segment, or only read it (`mirror`).  Raises NotFound."""
+        await self.change(name, lambda segment: set_mirror(segment, mirror))
+
     async def merge(self, target_name: str, source_name: str, conditions: tuple[AttributeUpdate, ...] = ()) -> int:
         """Move all bytes of the source to the end of the target.  Returns the target's new length.
 
@@ -267,9 +278,12 @@ class Container:
         return length
 
     async def begin_merge(
-        self, target_name: str, source_name: str, conditions: tuple[AttributeUpdate, ...] = ()
-    ) -> tuple[int, asyncio.Future[None]]:
-        """Merge as `merge` does, checked and queued when this returns; the future is done when the merge is durable."""
+        self, target_name: str, source_name: str, conditions: tuple[AttributeUpdate, ...] = (),
+        offset: int | None = None,
+    ) -> tuple[int, asyncio.Future[None]]:  # fmt: skip
+        """Merge as `merge` does, checked and queued when this returns; the future is done when the merge is durable.
+
+        `offset`: where the target must end.  Raises Conflict, with the actual end, if it ends elsewhere."""
         if len(conditions) > MAX_MERGE_ATTRIBUTES:
             raise Invalid(f"a merge changes at most {MAX_MERGE_ATTRIBUTES} attributes, not {len(conditions)}")
         target = await self.metadata.require(target_name)
@@ -295,7 +309,7 @@ class Container:
                     else:
                         break
                 outcome = resolve_attributes(target, conditions)
-                operation = self.state.merge(target, source, outcome)
+                operation = self.state.merge(target, source, outcome, offset)
             finally:
                 source.pins -= 1
                 if not source.assigned_deleted:
@@ -376,6 +390,14 @@ class Container:
         self.group_commit.add(operation, done)
         self._report()
         return waiter
+
+    def submit_append_at(self, segment: Segment, data: bytes, offset: int, waiter: asyncio.Future[None]) -> None:
+        """Append bytes at an offset: checked and queued when this returns; `waiter` is done when they are durable.
+
+        Raises NotFound, Sealed, Conflict, Invalid, Moved, Unavailable; a refusal may rest on operations in flight."""
+        operation = append_at(self.state, segment, data, offset)
+        self.group_commit.add(operation, partial(resolve, waiter))
+        self._report()
 
     async def change(self, name: str, decide: Callable[[Segment], Operation]) -> None:
         """Submit the operation that `decide` returns for a segment.  Raises NotFound and what `decide` raises."""

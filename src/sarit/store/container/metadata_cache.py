@@ -52,6 +52,9 @@ _FEW_ATTRIBUTES = 8
 # The memory of a cached entry besides its key and value.
 _ENTRY_OVERHEAD = 200
 
+# How many segments `find_all` loads at a time.
+_LOADS_AT_ONCE = 64
+
 Rows = list[tuple[bytes, bytes]]
 
 
@@ -209,6 +212,12 @@ class MetadataCache:
             # Look again if the segment was loaded or created meanwhile: it may be deleted or evicted by now.
             if name not in self._state.names and found is None:
                 return None
+
+    async def find_all(self, names: Sequence[str]) -> None:
+        """Load segments into memory, where they may be evicted again; what cannot be loaded is left out."""
+        missing = [name for name in dict.fromkeys(names) if name not in self._state.names]
+        for at in range(0, len(missing), _LOADS_AT_ONCE):
+            await asyncio.gather(*map(self.find, missing[at : at + _LOADS_AT_ONCE]), return_exceptions=True)
 
     async def require(self, name: str) -> Segment:
         """Return the newest segment of a name, as `find` does.  Raises NotFound."""

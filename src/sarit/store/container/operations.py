@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from sarit.core.errors import Corrupt
+from sarit.core.limits import NULL_ATTRIBUTE_VALUE
 from sarit.log.limits import MAX_FRAME_BYTES
 from sarit.store.limits import BLOCK_OVERHEAD_BYTES, TABLE_ENTRY_HEADER_BYTES
 
@@ -35,6 +36,7 @@ MAX_OPERATION_BYTES: Final = MAX_FRAME_BYTES - FRAME_HEADER.size
 _APPEND = struct.Struct(">BQQI16sqI")
 APPEND_HEADER_BYTES: Final = _APPEND.size
 _CREATE = struct.Struct(">BQBIbiqH")
+_CREATE_AT = struct.Struct(">BQQBBIbiqH")
 _ID = struct.Struct(">BQ")
 _ID_OFFSET = struct.Struct(">BQQ")
 _MERGE = struct.Struct(">BQQQQqH")
@@ -44,12 +46,20 @@ _TABLE = struct.Struct(">BQQqI")
 # Fields: version, size of the key, size of the value or REMOVED; key and value follow.
 _ENTRY = struct.Struct(">qHi")
 _POLICY = struct.Struct(">BQbi")
+_FLAGS = struct.Struct(">BQB")
 
 REMOVED: Final = -1
 
 KIND_STREAM: Final = 0
 KIND_TABLE_HASH: Final = 1
 KIND_TABLE_FIXED: Final = 2
+
+# The writer of an append that belongs to none, whose event number is NULL_ATTRIBUTE_VALUE: no attribute has this name.
+# It is stored as 16 zero bytes.
+NO_WRITER: Final = b""
+
+# The flags of a segment.
+_MIRROR: Final = 1
 
 
 # A plain class, unlike the others: one is made for each append, and a frozen dataclass sets each field by a call.
@@ -87,9 +97,13 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """A new segment; `kind` is one of the KIND_ constants."""
+    """A new segment; `kind` is one of the KIND_ constants.
+
+    `offset`: where it begins and ends, as if its earlier bytes had been truncated.  `mirror`: clients may only read it.
+    Without these two, the operation has the bytes of type 2, which earlier versions know; with them, those of 10."""
 
     TYPE: ClassVar[int] = 2
+    TYPE_AT: ClassVar[int] = 10
     segment: int
     name: str
     kind: int = KIND_STREAM
@@ -97,10 +111,19 @@ class Create:
     scale_type: int = 0
     target_rate: int = 0
     rollover_bytes: int = 0
+    offset: int = 0
+    mirror: bool = False
 
     def encode(self, out: list[Buffer]) -> int:
         """Add the bytes of this operation to `out`; returns their number."""
         name = self.name.encode()
+        if self.offset or self.mirror:
+            body = _CREATE_AT.pack(
+                self.TYPE_AT, self.segment, self.offset, _MIRROR if self.mirror else 0, self.kind, self.key_length,
+                self.scale_type, self.target_rate, self.rollover_bytes, len(name),
+            )  # fmt: skip
+            out.append(body + name)
+            return len(body) + len(name)
         out.append(
             _CREATE.pack(
                 self.TYPE, self.segment, self.kind, self.key_length, self.scale_type,
@@ -239,7 +262,21 @@ class SetPolicy:
         return _POLICY.size
 
 
-Operation = Append | Create | Seal | Truncate | Delete | Merge | SetAttributes | UpdateTable | SetPolicy
+@dataclass(frozen=True, slots=True)
+class SetMirror:
+    """Whether clients may only read a segment from now on."""
+
+    TYPE: ClassVar[int] = 11
+    segment: int
+    mirror: bool
+
+    def encode(self, out: list[Buffer]) -> int:
+        """Add the bytes of this operation to `out`; returns their number."""
+        out.append(_FLAGS.pack(self.TYPE, self.segment, _MIRROR if self.mirror else 0))
+        return _FLAGS.size
+
+
+Operation = Append | Create | Seal | Truncate | Delete | Merge | SetAttributes | UpdateTable | SetPolicy | SetMirror
 
 
 def decode_frame(payload: memoryview) -> tuple[int, Iterator[Operation]]:
@@ -274,6 +311,8 @@ def _decode(view: memoryview, at: int) -> tuple[Operation, int]:
     if kind == Append.TYPE:
         _, segment, offset, length, writer, number, events = _APPEND.unpack_from(view, at)
         at += _APPEND.size
+        if number == NULL_ATTRIBUTE_VALUE:
+            writer = NO_WRITER
         # Use a view of the payload: the block that `apply` makes of it keeps the frame in memory until it is flushed.
         return Append(segment, offset, (view[at : at + length],), length, writer, number, events), at + length
     if kind == UpdateTable.TYPE:
@@ -283,6 +322,8 @@ def _decode(view: memoryview, at: int) -> tuple[Operation, int]:
         at += _CREATE.size
         name = str(view[at : at + size], "utf-8")
         return Create(segment, name, table, key_length, scale_type, rate, rollover), at + size
+    if kind == Create.TYPE_AT:
+        return _decode_create_at(view, at)
     if kind in (Seal.TYPE, Delete.TYPE):
         _, segment = _ID.unpack_from(view, at)
         return (Seal(segment) if kind == Seal.TYPE else Delete(segment)), at + _ID.size
@@ -300,7 +341,24 @@ def _decode(view: memoryview, at: int) -> tuple[Operation, int]:
     if kind == SetPolicy.TYPE:
         _, segment, scale_type, rate = _POLICY.unpack_from(view, at)
         return SetPolicy(segment, scale_type, rate), at + _POLICY.size
+    if kind == SetMirror.TYPE:
+        _, segment, flags = _FLAGS.unpack_from(view, at)
+        return SetMirror(segment, _is_mirror(flags)), at + _FLAGS.size
     raise Corrupt(f"a log frame holds an operation of unknown type {kind}")
+
+
+def _decode_create_at(view: memoryview, at: int) -> tuple[Create, int]:
+    _, segment, offset, flags, table, key_length, scale_type, rate, rollover, size = _CREATE_AT.unpack_from(view, at)
+    mirror = _is_mirror(flags)
+    at += _CREATE_AT.size
+    name = str(view[at : at + size], "utf-8")
+    return Create(segment, name, table, key_length, scale_type, rate, rollover, offset, mirror), at + size
+
+
+def _is_mirror(flags: int) -> bool:
+    if flags & ~_MIRROR:
+        raise Corrupt(f"a log frame holds the unknown flags {flags} of a segment")
+    return bool(flags)
 
 
 def _decode_attributes(view: memoryview, at: int, count: int) -> tuple[tuple[tuple[bytes, int], ...], int]:

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 EVENT_COUNT = (1 << 63).to_bytes(8, "big") + (1).to_bytes(8, "big")
 
 RECORD_VERSION: Final = 1
+# The version of a mirror's record: a version of Sarit that would let clients write to it must not read the record.
+MIRROR_RECORD_VERSION: Final = 2
 # The fields are those that `Segment.record` packs.
 _RECORD = struct.Struct(">BBBbIiqQQQqQqH")
 _ENTRY_BYTES = struct.Struct(">q")
@@ -233,6 +235,7 @@ class Segment:
         "kind",
         "length",
         "merged_into",
+        "mirror",
         "modified_ms",
         "name",
         "pins",
@@ -255,9 +258,12 @@ class Segment:
         self.scale_type = create.scale_type
         self.target_rate = create.target_rate
         self.rollover_bytes = create.rollover_bytes
+        # Whether the segment is a copy of another installation's: clients may only read it.
+        self.mirror = create.mirror
         self.modified_ms = modified_ms
         # The assigned state.
-        self.assigned_length = self.assigned_start = self.assigned_events = self.assigned_entries = 0
+        self.assigned_length = self.assigned_start = create.offset
+        self.assigned_events = self.assigned_entries = 0
         self.assigned_sealed = self.assigned_deleted = False
         # The applied state.
         self.length = self.start = self.events = self.entries = 0
@@ -341,9 +347,10 @@ class Segment:
         """Return the applied state as stored in the index (docs/formats/sqlite-index.md)."""
         assert self.start <= self.length, self  # `load_segment` checks the same after the read
         name = self.name.encode()
+        version = MIRROR_RECORD_VERSION if self.mirror else RECORD_VERSION
         return (
             _RECORD.pack(
-                RECORD_VERSION, self.kind, _SEALED if self.sealed else 0, self.scale_type, self.key_length,
+                version, self.kind, _SEALED if self.sealed else 0, self.scale_type, self.key_length,
                 self.target_rate, self.rollover_bytes, self.start, self.length, self.events, self.modified_ms,
                 self.entries, self.entry_bytes, len(name),
             )
@@ -358,7 +365,7 @@ def with_entry_bytes(record: bytes, entry_bytes: int) -> bytes:
 
 def load_segment(segment_id: int, record: bytes) -> Segment:
     """Return the segment that an index record describes.  Raises Corrupt."""
-    if len(record) < _RECORD.size or record[0] != RECORD_VERSION:
+    if len(record) < _RECORD.size or record[0] not in (RECORD_VERSION, MIRROR_RECORD_VERSION):
         raise Corrupt(f"the index record of segment {segment_id} is of an unknown format")
     (
         _,
@@ -382,7 +389,9 @@ def load_segment(segment_id: int, record: bytes) -> Segment:
         raise Corrupt(f"the index record of segment {segment_id} holds a name that is not UTF-8") from error
     if len(record) != _RECORD.size + size or start > length:
         raise Corrupt(f"the index record of segment {segment_id} is damaged: {record[:80].hex()}")
-    segment = Segment(Create(segment_id, name, kind, key_length, scale_type, rate, rollover), modified)
+    mirror = record[0] == MIRROR_RECORD_VERSION
+    create = Create(segment_id, name, kind, key_length, scale_type, rate, rollover, mirror=mirror)
+    segment = Segment(create, modified)
     segment.assigned_start = segment.start = start
     # All bytes below `length` are in chunks or inlined, since the commit of the record also committed the extents.
     segment.assigned_length = segment.length = segment.flushed = length

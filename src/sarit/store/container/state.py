@@ -27,6 +27,7 @@ from sarit.core.limits import NOT_EXISTS, NULL_ATTRIBUTE_VALUE
 from sarit.core.names import is_transient
 from sarit.storage.starts import FIRST, NONE
 from sarit.store.container.operations import (
+    NO_WRITER,
     Append,
     Create,
     Delete,
@@ -35,6 +36,7 @@ from sarit.store.container.operations import (
     Operation,
     Seal,
     SetAttributes,
+    SetMirror,
     SetPolicy,
     Truncate,
     UpdateTable,
@@ -170,13 +172,16 @@ class ContainerState:
     # -- checks against the assigned state: each returns the outcome -----------------------
 
     def create(
-        self, name: str, *, kind: int, key_length: int, scale_type: int, target_rate: int, rollover: int
-    ) -> Create:
+        self, name: str, *, kind: int, key_length: int, scale_type: int, target_rate: int, rollover: int,
+        offset: int = 0, mirror: bool = False,
+    ) -> Create:  # fmt: skip
         """Create a segment.  The caller has checked that the index has none of that name.  Raises Exists."""
         present = self.names.get(name)
         if present is not None and not present.assigned_deleted:
             raise Exists(f"segment {name} exists")
-        operation = Create(self.next_segment_id, name, kind, key_length, scale_type, target_rate, rollover)
+        operation = Create(
+            self.next_segment_id, name, kind, key_length, scale_type, target_rate, rollover, offset, mirror
+        )
         self.next_segment_id += 1
         self.add(Segment(operation, 0))
         return operation
@@ -246,10 +251,12 @@ class ContainerState:
         segment.in_flight += 1
         return Delete(segment.id)
 
-    def merge(self, target: Segment, source: Segment, attributes: tuple[tuple[bytes, int], ...]) -> Merge:
-        """Move the source, whose extents are in memory, to the end of the target.
+    def merge(
+        self, target: Segment, source: Segment, attributes: tuple[tuple[bytes, int], ...], offset: int | None = None
+    ) -> Merge:
+        """Move the source, whose extents are in memory, to the end of the target.  `offset`: where the target must end.
 
-        Raises NotFound, Sealed, Invalid (the source is truncated, or one of them is a table)."""
+        Raises NotFound, Sealed, Invalid (the source is truncated, or one of them is a table), Conflict (`offset`)."""
         _require(target)
         _require(source)
         if target.assigned_sealed:
@@ -259,6 +266,8 @@ class ContainerState:
             raise Invalid(f"segment {source.name} was truncated and cannot be merged")
         if target.is_table or source.is_table:
             raise Invalid("table segments cannot be merged")
+        if offset is not None:
+            _require_end(target, offset)
         assert source.extents is not None or not source.flushed, source
         assert not source.compacting, source
         length = source.assigned_length
@@ -349,6 +358,7 @@ class ContainerState:
             self._apply_table(segment, operation)
         elif isinstance(operation, Create):
             segment.created = True
+            segment.start = segment.length = segment.flushed = operation.offset
             return _NOBODY  # a new segment has no waiters, and its creation does not count as in flight
         elif isinstance(operation, Seal):
             segment.sealed = True
@@ -363,6 +373,8 @@ class ContainerState:
         elif isinstance(operation, SetPolicy):
             segment.scale_type = operation.scale_type
             segment.target_rate = operation.target_rate
+        elif isinstance(operation, SetMirror):
+            segment.mirror = operation.mirror
         else:
             assert_never(operation)
         segment.in_flight -= 1
@@ -405,7 +417,8 @@ class ContainerState:
         segment.assigned_length += operation.length
         segment.assigned_events += operation.events
         self.dirty.add_block(operation.length)
-        self.attribute(segment, operation.writer, NULL_ATTRIBUTE_VALUE).assigned = operation.event_number
+        if operation.event_number != NULL_ATTRIBUTE_VALUE:
+            self.attribute(segment, operation.writer, NULL_ATTRIBUTE_VALUE).assigned = operation.event_number
 
     def _apply_append(self, segment: Segment, operation: Append) -> None:
         assert operation.offset == segment.length, (operation.offset, segment)
@@ -415,7 +428,11 @@ class ContainerState:
         segment.length = operation.offset + operation.length
         segment.events += operation.events
         attribute = segment.attributes.get(operation.writer)
-        if attribute is None:  # evicted, so its assigned value had this number and its session is closed
+        if attribute is None:
+            # An append without a writer, or of one that has no number, leaves no attribute.
+            if operation.event_number == NULL_ATTRIBUTE_VALUE:
+                return
+            # The attribute was evicted, so its assigned value had this number and its session is closed.
             attribute = self.attribute(segment, operation.writer, operation.event_number)
         attribute.applied = operation.event_number
         segment.dirty_attributes.add(operation.writer)
@@ -458,8 +475,9 @@ class ContainerState:
         self.changed[source.id] = source
         source.saved = False
         assert source.extents is not None or not source.flushed, source
-        # All appends to a transient segment are pieces of one event, which begins at the first of them.
-        in_pieces = is_transient(source.name)
+        # All appends to a transient segment are pieces of one event, which begins at the first of them.  Those to a
+        # mirror's are pieces of any size, of which the first one alone is known to begin with an event.
+        in_pieces = is_transient(source.name) or source.mirror
         # Take over chunks by name, without a copy.  Inlined bytes become dirty: the next checkpoint stores them again.
         for extent in source.extents or ():
             parts = None if extent.chunk else (extent.inline,)
@@ -495,6 +513,35 @@ class ContainerState:
             elif held != kept:
                 self.garbage.add(held)
             block.parts = None
+
+
+def append_at(state: ContainerState, segment: Segment, data: bytes, offset: int) -> Append:
+    """Append bytes without a writer to a segment that ends at `offset`.
+
+    Raises NotFound, Sealed, Conflict (it ends elsewhere), Invalid (a table)."""
+    _require(segment)
+    if segment.is_table:
+        raise Invalid(f"segment {segment.name} is a table segment")
+    if segment.assigned_sealed:
+        raise Sealed(f"segment {segment.name} is sealed")
+    _require_end(segment, offset)
+    segment.assigned_length = offset + len(data)
+    state.dirty.add_block(len(data))
+    segment.in_flight += 1
+    return Append(segment.id, offset, (data,), len(data), NO_WRITER, NULL_ATTRIBUTE_VALUE, 0)
+
+
+def set_mirror(segment: Segment, mirror: bool) -> SetMirror:
+    """Let clients change a segment, or only read it (`mirror`).  Raises NotFound."""
+    _require(segment)
+    segment.in_flight += 1
+    return SetMirror(segment.id, mirror)
+
+
+def _require_end(segment: Segment, offset: int) -> None:
+    if segment.assigned_length != offset:
+        actual = segment.assigned_length
+        raise Conflict(f"segment {segment.name} ends at {actual}", expected=offset, actual=actual)
 
 
 def _require(segment: Segment) -> None:

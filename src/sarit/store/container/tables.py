@@ -45,14 +45,18 @@ class Tables:
     def __init__(self, container: Container) -> None:
         self._container = container
 
-    async def create(self, name: str, key_length: int, rollover: int = 0) -> None:
+    async def create(
+        self, name: str, key_length: int, rollover: int = 0, *, position: int = 0, mirror: bool = False
+    ) -> None:
         """Create a table with keys of any length (`key_length` 0) or of exactly that many bytes.
 
-        Raises Exists, Invalid."""
+        `position`: the least version of an entry.  `mirror`: clients may only read it.  Raises Exists, Invalid."""
         if not 0 <= key_length <= MAX_TABLE_KEY_BYTES:
             raise Invalid(f"key length {key_length} is not in [0, {MAX_TABLE_KEY_BYTES}]")
         kind = KIND_TABLE_FIXED if key_length else KIND_TABLE_HASH
-        await self._container.create(name, kind=kind, key_length=key_length, rollover=rollover)
+        await self._container.create(
+            name, kind=kind, key_length=key_length, rollover=rollover, offset=position, mirror=mirror
+        )
 
     async def delete(self, name: str, must_be_empty: bool, unchanged_since: int | None = None) -> None:
         """Delete a table, if it is empty (`must_be_empty`), and still at position `unchanged_since` (None: any).

@@ -189,10 +189,7 @@ class ControlHandler:
         return wire.SegmentsBatchMerged(c.request_id, c.target, tuple(zip(c.sources, lengths, strict=True)))
 
     async def _locate(self, c: wire.LocateOffset) -> wire.Command:
-        info = await self._store.container(c.segment).info(c.segment)
-        offset = await self._store.reads(c.segment).event_boundary(c.segment, c.target_offset)
-        # Bound the result, because appends during the second await may put it beyond the length that was read.
-        return wire.OffsetLocated(c.request_id, c.segment, min(offset, info.length))
+        return wire.OffsetLocated(c.request_id, c.segment, await locate(self._store, c.segment, c.target_offset))
 
     # -- tables -------------------------------------------------------------------------------
 
@@ -304,6 +301,24 @@ async def merge_batch(store: SegmentStore, target: str, sources: list[str]) -> l
         if outcome is not None:
             raise outcome
     return lengths
+
+
+async def merge_at(store: SegmentStore, target: str, source: str, offset: int) -> int:
+    """Merge a source into a target that ends at `offset`.  Returns the target's length after it.
+
+    Raises Conflict (with the actual length), NotFound, Sealed, Invalid (they are in different containers)."""
+    container = await _merge_target(store, target, [source])
+    length, durable = await container.begin_merge(target, source, offset=offset)
+    await durable
+    return length
+
+
+async def locate(store: SegmentStore, segment: str, target: int) -> int:
+    """Return the first known offset at or after `target` where an append began, else the length.  Raises NotFound."""
+    info = await store.container(segment).info(segment)
+    offset = await store.reads(segment).event_boundary(segment, target)
+    # Bound the result, because appends during the second await may put it beyond the length that was read.
+    return min(offset, info.length)
 
 
 async def _merge_target(store: SegmentStore, target: str, sources: list[str]) -> Container:

@@ -18,9 +18,11 @@ from sarit.core.metering import NO_RATES, ScaleAdvice
 from sarit.security.quotas import Quotas
 from sarit.store.backup_session import BackupEnded, Backups
 from sarit.store.container.writer_session import WriterSession
-from sarit.store.limits import MAX_GROWN_PER_REPLY, MAX_INTERNAL_READ_BYTES
+from sarit.store.limits import MAX_BATCH_READ_BYTES, MAX_GROWN_PER_REPLY, MAX_INTERNAL_READ_BYTES
 from sarit.store.metering.growth import GrowthMonitor
 from sarit.store.metering.scope_use import scope_use
+from sarit.store.server.batches import append_many, infos, outcome_of, read_many
+from sarit.store.server.control_handler import merge_at
 from sarit.store.server.held_requests import answer_request
 from sarit.store.server.replies import error_reply
 from sarit.wire import commands as wire
@@ -118,6 +120,12 @@ class InternalSession:
             wire.UseQuotas: self._use_quotas,
             wire.MeasureScope: self._measure_scope,
             wire.BackupStep: self._back_up,
+            wire.CreateSegmentAt: self._create_at,
+            wire.SetMirror: self._set_mirror,
+            wire.MergeAt: self._merge_at,
+            wire.AppendBatch: self._append_batch,
+            wire.ReadBatch: self._read_batch,
+            wire.GetStates: self._states,
         }
 
     def handles(self, command: object) -> bool:
@@ -172,6 +180,55 @@ class InternalSession:
         # Copy the data: a view would keep the whole payload in memory until the append is flushed.
         await append_at(self._store, c.segment, bytes(c.data), c.expected_offset)
         return wire.AppendedAt(c.request_id)
+
+    # -- mirrors and batches --------------------------------------------------------------------
+
+    async def _create_at(self, c: wire.CreateSegmentAt) -> wire.Command:
+        if c.table:
+            tables = self._store.tables(c.segment)
+            await tables.create(c.segment, c.key_length, c.rollover_size_bytes, position=c.offset, mirror=c.mirror)
+        else:
+            await self._store.container(c.segment).create(
+                c.segment, scale_type=c.scale_type, target_rate=c.target_rate, rollover=c.rollover_size_bytes,
+                offset=c.offset, mirror=c.mirror,
+            )  # fmt: skip
+        return wire.SegmentCreated(c.request_id, c.segment)
+
+    async def _set_mirror(self, c: wire.SetMirror) -> wire.Command:
+        await self._store.container(c.segment).set_mirror(c.segment, c.mirror)
+        return wire.SegmentPolicyUpdated(c.request_id, c.segment)
+
+    async def _merge_at(self, c: wire.MergeAt) -> wire.Command:
+        try:
+            length = await merge_at(self._store, c.segment, c.source, c.expected_offset)
+        except Conflict as conflict:
+            if not isinstance(conflict.actual, int):
+                raise
+            return wire.MergedAt(c.request_id, False, conflict.actual)
+        return wire.MergedAt(c.request_id, True, length)
+
+    async def _append_batch(self, c: wire.AppendBatch) -> wire.Command:
+        # Copy the data: a view would keep the whole payload in memory until every append is flushed.
+        writes = [(write.segment, write.offset, bytes(write.data)) for write in c.writes]
+        outcomes = await append_many(self._store, writes)
+        return wire.BatchDone(c.request_id, tuple(map(outcome_of, outcomes)))
+
+    async def _read_batch(self, c: wire.ReadBatch) -> wire.Command:
+        asked = sum(max(0, one.length) for one in c.ranges)
+        if asked > MAX_BATCH_READ_BYTES:
+            raise Invalid(f"{asked} bytes were asked for at once; the most is {MAX_BATCH_READ_BYTES}")
+        outcomes = await read_many(self._store, c.ranges)
+        return wire.BatchDone(c.request_id, tuple(map(outcome_of, outcomes)))
+
+    async def _states(self, c: wire.GetStates) -> wire.Command:
+        found = await infos(self._store, c.segments)
+        states = (
+            wire.SegmentState(False, 0, 0, False, 0)
+            if info is None
+            else wire.SegmentState(True, info.length, info.start_offset, info.sealed, info.modified_ms)
+            for info in found
+        )
+        return wire.StatesRead(c.request_id, tuple(states))
 
     # -- tables -------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from sarit.wire.primitives import (
     BYTE,
     BYTES,
     FLAG,
+    INT,
     LONG,
     TEXT,
     Blob,
@@ -27,6 +28,7 @@ from sarit.wire.primitives import (
     Prose,
     StructCodec,
     Text,
+    TextCodec,
     Texts,
 )
 
@@ -67,6 +69,45 @@ class ScaleRequest(NamedTuple):
     advice: int
 
 
+class OffsetWrite(NamedTuple):
+    """Bytes to append to a segment if it ends at `offset`."""
+
+    segment: str
+    offset: int
+    data: Buffer
+
+
+class SegmentRange(NamedTuple):
+    """Bytes of a segment to read."""
+
+    segment: str
+    offset: int
+    length: int
+
+
+class BatchOutcome(NamedTuple):
+    """The answer to one item of a batch.
+
+    `kind`: 0 done, 1 the segment ends elsewhere, 2 truncated, 3 no such segment, 4 sealed, 5 a wrong request,
+    6 damaged, 7 unknown or not now.  `number`: the length after an append, or of the data; with 1 the actual length;
+    with 2 the start offset.  `data`: the bytes of a read.  `message`: why it is not done."""
+
+    kind: int
+    number: int
+    data: Buffer
+    message: str
+
+
+class SegmentState(NamedTuple):
+    """The state of a segment.  `modified_ms`: ms since 1970."""
+
+    exists: bool
+    length: int
+    start_offset: int
+    sealed: bool
+    modified_ms: int
+
+
 class _RateCodec:
     """A 64-bit IEEE 754 number that is finite and not negative."""
 
@@ -89,6 +130,14 @@ TableChanges = Annotated[
     tuple[TableChange, ...], ListCodec(StructCodec(TableChange, tuple, (BYTES, LONG, FLAG, FLAG, BYTES)))
 ]
 RatesOfSegments = Annotated[tuple[SegmentRates, ...], ListCodec(StructCodec(SegmentRates, tuple, (_RateCodec(),) * 9))]
+OffsetWrites = Annotated[tuple[OffsetWrite, ...], ListCodec(StructCodec(OffsetWrite, tuple, (TEXT, LONG, BYTES)))]
+SegmentRanges = Annotated[tuple[SegmentRange, ...], ListCodec(StructCodec(SegmentRange, tuple, (TEXT, LONG, INT)))]
+BatchOutcomes = Annotated[
+    tuple[BatchOutcome, ...], ListCodec(StructCodec(BatchOutcome, tuple, (BYTE, LONG, BYTES, TextCodec(clip=True))))
+]
+SegmentStates = Annotated[
+    tuple[SegmentState, ...], ListCodec(StructCodec(SegmentState, tuple, (FLAG, LONG, LONG, FLAG, LONG)))
+]
 ScaleRequestList = Annotated[tuple[ScaleRequest, ...], ListCodec(StructCodec(ScaleRequest, tuple, (TEXT, BYTE)))]
 
 
@@ -319,3 +368,88 @@ class ScopeMeasured(Command):
     request_id: Long
     bytes: Long
     containers: Int
+
+
+@command(1_000_026)
+class CreateSegmentAt(Command):
+    """A request to create a segment that begins and ends at `offset`.  `mirror`: clients may only read it.
+
+    `table`: it is a table, with keys of `key_length` bytes, or of any length with 0.  Answer: SegmentCreated."""
+
+    request_id: Long
+    segment: Text
+    offset: Long
+    mirror: Flag
+    table: Flag
+    key_length: Int
+    target_rate: Int
+    scale_type: Byte
+    rollover_size_bytes: Long
+
+
+@command(1_000_027)
+class MergeAt(Command):
+    """A request to merge `source` into `segment` if that ends at `expected_offset`.  Answer: MergedAt."""
+
+    request_id: Long
+    segment: Text
+    source: Text
+    expected_offset: Long
+
+
+@command(1_000_028)
+class MergedAt(Command):
+    """Answer to MergeAt.  `merged`: whether the source was merged.  `length`: where the segment ends now."""
+
+    request_id: Long
+    merged: Flag
+    length: Long
+
+
+@command(1_000_029)
+class AppendBatch(Command):
+    """A request to append bytes at offsets of segments, in order for each segment.  Answer: BatchDone."""
+
+    request_id: Long
+    writes: OffsetWrites
+
+
+@command(1_000_030)
+class ReadBatch(Command):
+    """A request for bytes of segments, without waiting.  Answer: BatchDone, with fewer bytes only at the end."""
+
+    request_id: Long
+    ranges: SegmentRanges
+
+
+@command(1_000_031)
+class BatchDone(Command):
+    """Answer to AppendBatch and ReadBatch: the outcome of each item, in order."""
+
+    request_id: Long
+    outcomes: BatchOutcomes
+
+
+@command(1_000_032)
+class GetStates(Command):
+    """A request for the states of segments.  Answer: StatesRead."""
+
+    request_id: Long
+    segments: Texts
+
+
+@command(1_000_033)
+class StatesRead(Command):
+    """Answer to GetStates: the state of each segment, in order."""
+
+    request_id: Long
+    states: SegmentStates
+
+
+@command(1_000_034)
+class SetMirror(Command):
+    """A request to let clients change a segment, or only read it (`mirror`).  Answer: SegmentPolicyUpdated."""
+
+    request_id: Long
+    segment: Text
+    mirror: Flag
