@@ -64,3 +64,14 @@ MIRROR_CALL_SECONDS: Final = 60.0
 MAX_MIRROR_WAIT_SECONDS: Final = 30.0
 # How many reads and writes of peers a controller carries out at once, each with MAX_MIRROR_DATA_BYTES in memory.
 MAX_MIRROR_TRANSFERS: Final = 16
+
+# -- the source ---------------------------------------------------------------------------------
+# How many segments of a stream's history one offer describes, some 30 bytes each; a longer history comes in pages ...
+MAX_OFFER_SEGMENTS: Final = 4096
+# ... and how many the offers of one reply describe together.
+MAX_OFFERED_SEGMENTS_PER_REPLY: Final = 16_384
+# For how long in all a source waits for a moment in which no transaction is half merged, and how often it looks.
+CLEAN_MOMENT_PAUSES_SECONDS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
+# Of how many streams a source remembers since when a mirror is behind, and how often it reads that in the timeline.
+MAX_STREAMS_BEHIND: Final = 20_000
+BEHIND_INTERVAL_MS: Final = 60_000
