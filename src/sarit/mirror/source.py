@@ -17,7 +17,7 @@ import logging
 from collections import OrderedDict
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from sarit.controller import keys
 from sarit.controller.assignment import Assignment
@@ -42,6 +42,7 @@ from sarit.mirror.limits import (
     MIRROR_BATCH_BYTES,
     MIRROR_PROTOCOL,
 )
+from sarit.mirror.mirror_records import MirrorRecord, read_mirror
 from sarit.mirror.values import FROM_HEAD, FROM_TAIL, Offer, Site, StreamFacts
 
 if TYPE_CHECKING:
@@ -54,14 +55,16 @@ if TYPE_CHECKING:
     from sarit.controller.streams import Streams
     from sarit.env.ports import Env
     from sarit.mirror.offers import Moment
-    from sarit.mirror.values import Lineage, Position, Range
+    from sarit.mirror.values import Position, Range
 
 _log = logging.getLogger("sarit.mirror")
+
+_NO_MIRROR: Final = MirrorRecord()
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """What is stored of a stream.  `version`: of its record.  `facts_version`: as in `StreamFacts`."""
+    """A stream as it is stored.  `version`: of its record.  `facts_version`: as in `StreamFacts`."""
 
     name: StreamName
     record: StreamRecord
@@ -69,7 +72,17 @@ class _Row:
     facts_version: int
     creation_id: bytes
     properties: bytes | None
-    mirrored: bytes | None
+    mirror: MirrorRecord | None
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether a user has sealed the stream: one that is sealed because its mirror was promoted is only fenced."""
+        return self.record.state is State.SEALED and not (self.mirror and self.mirror.fenced)
+
+    @property
+    def is_half_merged(self) -> bool:
+        """Whether this is a mirror into which another link is merging a round."""
+        return self.mirror is not None and self.mirror.decided is not None
 
 
 @dataclass(slots=True)
@@ -142,15 +155,12 @@ class LocalSource:
         record = row.record
         first = (await self._catalog.epochs(row.name, record, min(map(creation_epoch, head))))[0]
         properties = {} if row.properties is None else codec.decode_properties(row.properties)
-        path, lineages, fenced = self._origin(row)
+        mirror = row.mirror or _NO_MIRROR
         return StreamFacts(
             row.name, row.creation_id, record.first_number, record.created_ms, row.facts_version, record.config,
-            properties, record.state is State.SEALED, fenced, dict(head), first, path, lineages,
+            properties, row.is_sealed, bool(mirror.fenced), dict(head), first,
+            (*mirror.path, self._installation), mirror.lineages,
         )  # fmt: skip
-
-    def _origin(self, row: _Row) -> tuple[tuple[str, ...], tuple[Lineage, ...], bool]:
-        """Return the installations that a stream came through, its promotions, and whether it is fenced."""
-        return (self._installation,), (), False
 
     async def _head_at(self, name: StreamName, start_ms: int) -> Cut | None:
         with suppress(NotFound):
@@ -256,7 +266,7 @@ class LocalSource:
                 if row is not None
             ]
             await self._measure(found)
-            unclean = await self._unclean(scope, found, {row.name: row.version for row in rows if row is not None})
+            unclean = await self._unclean(scope, found, {row.name: row for row in rows if row is not None})
             out |= dict.fromkeys(name for name, row in zip(left, rows, strict=True) if row is None)
             out |= {moment.name: moment for moment in found if moment.name not in unclean}
             left = list(unclean)
@@ -272,10 +282,8 @@ class LocalSource:
         name, record, head = row.name, row.record, streams.head(row.record)
         epochs = await self._catalog.epochs(name, record, max(first, 0)) or (record.current,)
         page = offers.page_of(epochs)
-        more, sealed = len(page) < len(epochs), record.state is State.SEALED
-        return offers.Moment(
-            name, row.facts_version, sealed and not more, head, page, more, offers.alive(page, head), {}
-        )
+        more, alive = len(page) < len(epochs), offers.alive(page, head)
+        return offers.Moment(name, row.facts_version, row.is_sealed and not more, head, page, more, alive, {})
 
     async def _measure(self, moments: Sequence[Moment]) -> None:
         """Fill in the states of all segments; those of a missing segment are missing."""
@@ -296,25 +304,25 @@ class LocalSource:
         return [out.get(segment) for segment in segments]
 
     async def _unclean(
-        self, scope: str, moments: Sequence[Moment], versions: Mapping[StreamName, int]
+        self, scope: str, moments: Sequence[Moment], rows: Mapping[StreamName, _Row]
     ) -> list[StreamName]:
         """Return the streams whose lengths may belong to different moments."""
         out = [moment.name for moment in moments if len(moment.infos) < len(moment.alive)]
         checked = [moment.name for moment in moments if len(moment.infos) == len(moment.alive) and not moment.is_single]
         committing = set[StreamName]()
 
-        async def look(name: StreamName) -> None:
+        async def collect(name: StreamName) -> None:
             if await self._is_committing(name):
                 committing.add(name)
 
-        await for_each_bounded(checked, look)
+        await for_each_bounded(checked, collect)
         if checked:
-            # Read the versions last: a transaction that ended during the look has changed its stream's.
+            # Read the versions last: a transaction that ended meanwhile has changed its stream's.
             values = await self._catalog.get(scope, [keys.stream_key(name.stream) for name in checked])
-            out += [
-                name for name, value in zip(checked, values, strict=True)
-                if name in committing or value is None or value.version != versions[name]
-            ]  # fmt: skip
+            for name, value in zip(checked, values, strict=True):
+                changed = value is None or value.version != rows[name].version
+                if changed or name in committing or rows[name].is_half_merged:
+                    out.append(name)
         return out
 
     async def _is_committing(self, name: StreamName) -> bool:
@@ -367,7 +375,8 @@ class LocalSource:
         if len(self._facts) > MAX_STREAMS_BEHIND:
             self._facts.popitem(last=False)
         created_as = creation_id(incarnation, name.stream, record.first_number, stored)
-        return _Row(name, record, version, self._facts[name][1], created_as, content[2], content[3])
+        mirror = read_mirror(name, values[3])
+        return _Row(name, record, version, self._facts[name][1], created_as, content[2], mirror)
 
     # -- bytes ------------------------------------------------------------------------------------
 
@@ -404,7 +413,7 @@ class LocalSource:
 def _keys_of(stream: str) -> list[bytes]:
     """Return the keys of what is known of a stream."""
     return [
-        keys.stream_key(stream), keys.creation_key(stream), keys.properties_key(stream), keys.of_stream(stream, b"l"),
+        keys.stream_key(stream), keys.creation_key(stream), keys.properties_key(stream), keys.mirror_key(stream),
     ]  # fmt: skip
 
 
