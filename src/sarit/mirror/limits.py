@@ -22,6 +22,8 @@ MIRROR_ROUND_BYTES: Final = 64 * MIB
 MAX_DIRECT_BYTES: Final = 256 * KIB
 # By how much the epochs of a promoted mirror are behind all that its source ever had.
 PROMOTED_EPOCHS: Final = 1_000_000
+# How often a promotion, or a fence, begins again because others changed the stream.
+PROMOTION_ATTEMPTS: Final = 20
 
 # -- links
 # How many links one installation may have, those that end in it included.

@@ -17,6 +17,8 @@ from sarit.controller.model.records import State, TxnState, WorkKind
 from sarit.core.keyspace import KeyRange
 from sarit.core.names import TABLE_SUFFIX, SegmentId, StreamName, segment_name, transaction_segment
 from sarit.core.policies import ScalingPolicy, StreamConfig
+from sarit.mirror.limits import PROMOTED_EPOCHS
+from sarit.mirror.mirror_records import decode_mirror
 from tests.limits import HANG_SECONDS
 from tests.unit.controller.fakes import FakeSegments, FakeTables, Faults, fake_env
 
@@ -40,6 +42,7 @@ DECODERS: dict[bytes, Callable[[bytes], Any]] = {
     b"o/e": codec.decode_chunk,
     b"o/b": codec.decode_subscriber,
     b"o/c": codec.decode_cut,
+    b"o/l": lambda value: decode_mirror(STREAM, value),
     b"o/t": codec.decode_cut,
     b"o/w": codec.decode_writer,
     b"o/x": codec.decode_transaction,
@@ -159,7 +162,9 @@ class World:
         present = self.segments.segments
         for epoch in epochs:
             check_epoch(epoch)
-        assert [epoch.number for epoch in epochs] == list(range(len(epochs)))
+        numbers = [epoch.number for epoch in epochs]
+        assert numbers == sorted(set(numbers))
+        assert numbers == list(range(len(numbers))) or numbers[-1] >= PROMOTED_EPOCHS
         active = {name.segment(SegmentId.unpack(s)) for s in record.current.ids}
         replaced = {name.segment(SegmentId.unpack(s)) for s in known_segments(epochs)} - active
         if record.state in (State.ACTIVE, State.SEALING, State.SEALED):

@@ -37,6 +37,7 @@ class WorkKind(IntEnum):
     TRUNCATE = 3  # truncate to the record's head, delete `segments`
     POLICY = 4  # set the scaling policy of the active segments
     ROLL = 5  # `epochs` are the two that merge `transactions`: create, merge, seal, publish
+    PROMOTE = 6  # create the segments of `epochs`, then publish these, and the stream is no mirror any more
 
 
 @dataclass(frozen=True, slots=True)

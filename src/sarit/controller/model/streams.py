@@ -1,14 +1,15 @@
 """Decides on streams: a state machine over the stored record.
 
-A *command* (create, update, scale, roll, truncate, seal, delete) turns a record into one that states pending work.  A
-*step* has the effects of that work, in stages (the effects of one stage may run at once, stages run in order), and the
-record to store after them, or None to remove the record.  Commands require a record without pending work; the caller
-(`controller/streams.py`) executes pending steps first.  The steps by state and work:
+A *command* (create, update, scale, roll, truncate, seal, delete, promote) turns a record into one that states pending
+work.  A *step* has the effects of that work, in stages (the effects of one stage may run at once, stages run in order),
+and the record to store after them, or None to remove the record.  Commands require a record without pending work; the
+caller (`controller/streams.py`) executes pending steps first.  The steps by state and work:
 
     CREATING  create segments                                        → ACTIVE
     SCALE     create the new segments                                → publish, SEAL
     ROLL      create copies of the past epoch's and the present segments; merge the transactions into the former;
               seal these                                             → publish both epochs, SEAL
+    PROMOTE   create the new segments                                → publish, no longer a mirror, SEAL
     SEAL      seal what was replaced                                 → nothing
     TRUNCATE  truncate to the head; delete what lies before          → nothing
     POLICY    set the policy of the active segments                  → nothing
@@ -43,6 +44,7 @@ from sarit.controller.model.epochs import (
     highest_number,
     known_segments,
     next_epoch,
+    promoted_epoch,
     replaced_by,
     rolled_epochs,
 )
@@ -155,6 +157,18 @@ def seal(record: StreamRecord) -> StreamRecord:
     return record if record.state is State.SEALED else replace(record, state=State.SEALING)
 
 
+def promote(record: StreamRecord, epoch: int, now_ms: int) -> StreamRecord:
+    """Make a mirror a stream that anybody may write, in a new epoch of this number.  A sealed one stays sealed.
+
+    Raises Invalid (a number that no record can hold)."""
+    assert not record.pending, "a command on a stream with pending work"
+    assert record.mirrored, "only a mirror is promoted"
+    if record.state is State.SEALED:
+        return replace(record, link="")
+    planned = promoted_epoch(record.current, epoch - record.current.number, now_ms)
+    return replace(record, work=Work(WorkKind.PROMOTE, (), (planned,)))
+
+
 def delete(record: StreamRecord) -> StreamRecord:
     """Delete the stream.  Raises Conflict when it is not sealed."""
     if record.state is not State.SEALED:
@@ -204,6 +218,8 @@ def step(name: StreamName, record: StreamRecord, epochs: Sequence[Epoch]) -> Ste
     done = replace(record, work=NO_WORK)
     if work.kind is WorkKind.SCALE:
         return _publish((_creations(name, record, work.epochs),), record)
+    if work.kind is WorkKind.PROMOTE:
+        return _publish((_creations(name, record, work.epochs),), replace(record, link=""))
     if work.kind is WorkKind.ROLL:
         return _publish(_rolling(name, record), record)
     if work.kind is WorkKind.SEAL:

@@ -6,6 +6,8 @@ record is stored: that is the state after a controller died.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -24,6 +26,7 @@ from sarit.controller.model.epochs import (
     check_epoch,
     creation_epoch,
     known_segments,
+    place_of,
     stand_ins,
     successors,
 )
@@ -36,6 +39,7 @@ from tests.limits import examples
 
 NAME = StreamName("s", "t")
 MOST_EPOCHS = 40
+PROMOTED = 1_000_000
 
 
 def name_of(segment):
@@ -54,6 +58,7 @@ class Stream(RuleBasedStateMachine):
         self.merged: dict[int, list] = {}
         self.committed: set[int] = set()
         self.made = 0
+        self.promoting = False
 
     @initialize(count=st.integers(1, 4), first=st.integers(0, 5))
     def create(self, count, first):
@@ -64,7 +69,9 @@ class Stream(RuleBasedStateMachine):
         """All epochs, past and present."""
         for epoch in self.record.epochs:
             if not self.epochs or epoch.number > self.epochs[-1].number:
-                assert not self.epochs or epoch.number == self.epochs[-1].number + 1
+                following = self.epochs[-1].number + (PROMOTED if self.promoting else 1) if self.epochs else 0
+                assert epoch.number == following
+                self.promoting = False
                 self.epochs.append(epoch)
 
     # -- commands -------------------------------------------------------------------------------
@@ -117,9 +124,9 @@ class Stream(RuleBasedStateMachine):
     def truncate(self, data):
         """At the beginning of an epoch, or some bytes into its segments."""
         begins = min(creation_epoch(s) for s in streams.head(self.record))
-        epoch = data.draw(st.sampled_from(self.epochs[begins:]))
+        epoch = data.draw(st.sampled_from(self.epochs[place_of(self.epochs, begins) :]))
         cut = {s.segment: data.draw(st.integers(0, 2)) for s in epoch.segments}
-        epochs = self.epochs[begins:]
+        epochs = self.epochs[place_of(self.epochs, begins) :]
         behind = cuts.follows(known_segments(epochs), streams.head(self.record), cut)
         try:
             self.record = streams.truncate(self.record, epochs, cut)
@@ -148,7 +155,7 @@ class Stream(RuleBasedStateMachine):
         """Merged in place while its epoch is active, rolled in otherwise."""
         txn = data.draw(st.sampled_from(sorted(self.txns)))
         number, past_segments = self.txns[txn]
-        past = self.epochs[number]
+        past = self.epochs[place_of(self.epochs, number)]
         targets = stand_ins(self.record.current, past)
         if self.record.state is State.SEALED:
             return  # it would have ended before
@@ -165,6 +172,16 @@ class Stream(RuleBasedStateMachine):
     @rule()
     def seal(self):
         self.record = streams.seal(self.record)
+
+    @precondition(lambda self: self.ready() and not self.txns)
+    @rule()
+    def promote(self):
+        """As if it had been a mirror until now."""
+        number = self.record.current.number + PROMOTED
+        self.record = streams.promote(replace(self.record, link="up"), number, 0)
+        self.promoting = self.record.pending
+        assert self.promoting == (self.record.state is State.ACTIVE)
+        assert self.record.mirrored == self.promoting, "it is a mirror until its new epoch is there"
 
     @precondition(lambda self: self.ready())
     @rule()
