@@ -47,18 +47,18 @@ if TYPE_CHECKING:
 class Promotion:
     """Promotes the mirrors of this installation.
 
-    `settle`: finishes a mirror's decided round, and deletes what is staged of an undecided one."""
+    `finish_round`: finishes a mirror's decided round, and deletes what is staged of an undecided one."""
 
     def __init__(
         self, streams: Streams, segments: Segments, env: Env, installation: str,
-        settle: Callable[[StreamName], Awaitable[None]],
+        finish_round: Callable[[StreamName], Awaitable[None]],
     ) -> None:  # fmt: skip
         self._streams = streams
         self._catalog = streams.catalog
         self._segments = segments
         self._env = env
         self._installation = installation
-        self._settle = settle
+        self._finish_round = finish_round
 
     def __repr__(self) -> str:
         return f"<Promotion in installation {self._installation}>"
@@ -85,7 +85,7 @@ class Promotion:
 
     async def _decide(self, name: StreamName) -> None:
         """Decide the promotion of a mirror, durably.  Raises Conflict, NotFound."""
-        await self._settle(name)
+        await self._finish_round(name)
         known = await find_known(self._catalog, name)
         if known is None or known.row is None or known.row.decided or known.row.promoting or known.record.pending:
             raise Conflict(f"stream {name} changed in between")
@@ -110,7 +110,7 @@ class Promotion:
         # From now on the stream came here by no other installation.
         row = replace(known.row, path=(), lineages=(*known.row.lineages, lineage), promoting=None)
         await put_known(self._catalog, name, known, row)
-        await self._settle(name)  # a late copier may have staged something meanwhile
+        await self._finish_round(name)  # a late copier may have staged something meanwhile
         return row
 
     async def _ends(self, name: StreamName, record: StreamRecord, epoch: int) -> Cut:
@@ -128,7 +128,7 @@ class Promotion:
 
 
 def promoted_state(name: StreamName, row: MirrorRecord) -> MirrorState:
-    """Return what the old link is told of a promoted mirror."""
+    """Return the state of a promoted mirror, as its old link gets it."""
     lineages = row.lineages if row.promoting is None else (row.promoting,)
     if not lineages:
         return _refused(name, f"stream {name} is no mirror")

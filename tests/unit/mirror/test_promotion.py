@@ -209,7 +209,7 @@ def test_a_mirror_is_not_fenced() -> None:
     run(main())
 
 
-def test_no_moment_of_a_fence_looks_like_a_seal_by_a_user() -> None:
+def test_no_moment_of_a_fence_is_taken_for_a_seal_by_a_user() -> None:
     async def attempt(number: int, after: bool) -> bool:
         world = World()
         controller = await world.controller()
