@@ -26,7 +26,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from sarit.core.coverage_probes import coverage_probe
-from sarit.core.errors import Corrupt, Exists, Invalid, Moved, NotFound, SaritError, Unavailable
+from sarit.core.errors import Corrupt, Exists, Forbidden, Invalid, Moved, NotFound, SaritError, Unavailable
 from sarit.store.container.damage import DamageLog
 from sarit.store.container.group_commit import GroupCommit, answer_each, resolve, wake_waiters
 from sarit.store.container.metadata_cache import MetadataCache
@@ -460,6 +460,15 @@ class Container:
     def fail(self, error: BaseException) -> None:
         """End this epoch after an error outside the log (an index error, a bug), since continuing is not safe."""
         self.group_commit.fail(error)
+
+
+def require_writable(segment: Segment) -> None:
+    """Check that clients may change a segment.  Raises Forbidden: it is a mirror."""
+    if segment.mirror:
+        raise Forbidden(
+            f"segment {segment.name} is a mirror of another installation, and read-only until it is promoted "
+            "(sarit link promote)"
+        )
 
 
 def _require_stream(segment: Segment) -> None:

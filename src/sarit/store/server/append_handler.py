@@ -24,8 +24,9 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from sarit.core.errors import Conflict, Corrupt, Invalid, Moved, NotFound, SaritError, Sealed
+from sarit.core.errors import Conflict, Corrupt, Forbidden, Invalid, Moved, NotFound, SaritError, Sealed
 from sarit.core.names import is_transaction, is_transient
+from sarit.store.container.container import require_writable
 from sarit.store.container.state import WrongEventNumber
 from sarit.store.container.writer_session import OPEN, State, WriterSession
 from sarit.store.limits import (
@@ -150,7 +151,7 @@ class AppendHandler:
                 await asyncio.sleep(MOVED_DELAY_SECONDS)
             self._refuse_set_up(session, _reply(error, command.request_id, segment))
             return
-        except Invalid as error:
+        except (Invalid, Forbidden) as error:
             self._refuse_set_up(session, _reply(error, command.request_id, segment))
             return
         except Corrupt as error:
@@ -180,6 +181,7 @@ class AppendHandler:
     async def _set_up_at_container(self, session: WriterSession, segment: str) -> Container:
         container = self._store.container(segment)
         try:
+            require_writable(await container.metadata.require(segment))
             await container.set_up_writer(segment, session)
         except SaritError:
             await container.confirm()

@@ -38,6 +38,7 @@ from sarit.store.server.append_handler import AppendHandler
 from sarit.store.server.connection_budget import ConnectionBudget
 from sarit.store.server.connection_quotas import ConnectionQuotas
 from sarit.store.server.connection_reaper import ConnectionMemory
+from sarit.store.server.control_handler import FORWARDED
 from sarit.store.server.frame_turns import FrameTurns
 from sarit.store.server.held_requests import when_hosted
 from sarit.store.server.internal_handler import InternalHandler, InternalSession, outcome_unknown, refusal
@@ -439,7 +440,8 @@ class StoreConnection(asyncio.BufferedProtocol):
         elif self._session is not None and self._session.handles(command):
             reply = await self._session.answer(command)
         else:
-            reply = await self._control.answer(command, groups_alone=groups_alone)
+            client = self._session is None or getattr(command, "token", "") == FORWARDED
+            reply = await self._control.answer(command, groups_alone=groups_alone, client=client)
             if self.quotas.quotas.active and self._session is None:
                 self.quotas.answered(command, reply)
             if isinstance(command, wire.MergeSegments) and isinstance(reply, wire.SegmentsMerged):

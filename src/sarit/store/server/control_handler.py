@@ -8,12 +8,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, SaritError, Sealed
 from sarit.core.limits import NULL_ATTRIBUTE_VALUE
 from sarit.core.names import transient_segment
+from sarit.store.container.container import require_writable
 from sarit.store.container.operations import KIND_TABLE_FIXED, Entry
 from sarit.store.container.segment import AttributeUpdate
 from sarit.store.limits import TABLE_ENTRY_OVERHEAD_BYTES, TABLE_READ_OVERHEAD_BYTES
@@ -41,6 +44,13 @@ _TABLE_REQUESTS = (
 _TOKEN_PREFIX = b"\x01"
 _NO_OFFSET = -1
 _REFUSED = 0
+# The requests of clients that change a segment or table, which must be no mirror.
+_CHANGES: Final = (
+    wire.CreateTransientSegment, wire.MergeSegments, wire.UpdateSegmentAttribute, wire.TruncateSegment,
+    wire.SealSegment, wire.DeleteTableSegment, wire.UpdateTableEntries, wire.RemoveTableKeys,
+)  # fmt: skip
+# The token of a request that a store forwards for a client: otherwise the owner would take it for a controller's.
+FORWARDED: Final = "of a client"
 
 
 class ControlHandler:
@@ -77,10 +87,10 @@ class ControlHandler:
         """Return whether `answer` knows this request."""
         return type(command) in self._handlers
 
-    async def answer(self, command: Any, *, groups_alone: bool = False) -> wire.Command | None:
+    async def answer(self, command: Any, *, groups_alone: bool = False, client: bool = False) -> wire.Command | None:
         """Answer a request.  Returns the reply; None: close the connection.
 
-        `groups_alone`: refuse a request on a key-value table."""
+        `groups_alone`: refuse a request on a key-value table.  `client`: refuse a change of a mirror."""
         segment = _subject(command)
         handler = self._handlers[type(command)]
 
@@ -89,16 +99,12 @@ class ControlHandler:
                 return error_reply(error, command.request_id, segment, command.truncation_offset)
             return error_reply(error, command.request_id, segment)
 
-        async def unless_key_value_table(c: Any) -> wire.Command:
-            if (await self._store.tables(segment).info(segment)).kind == KIND_TABLE_FIXED:
-                return _no_group(c)
-            return await handler(c)
-
+        if client and isinstance(command, _CHANGES):
+            handler = partial(_unless_mirror, self._store, segment, handler)
         # Do not check the kind at a creation, which is refused anyway if a table of either kind exists.
-        checked = groups_alone and not isinstance(command, wire.CreateTableSegment)
-        return await answer_request(
-            self._store, segment, unless_key_value_table if checked else handler, command, refusal
-        )
+        if groups_alone and not isinstance(command, wire.CreateTableSegment):
+            handler = partial(_unless_key_value_table, self._store, segment, handler)
+        return await answer_request(self._store, segment, handler, command, refusal)
 
     async def forward(
         self, command: wire.Command, wrong_host: wire.WrongHost, *, groups_alone: bool = False
@@ -117,6 +123,8 @@ class ControlHandler:
                 return info
             if info.key_length:
                 return _no_group(command)
+        if isinstance(command, _CHANGES):
+            command = replace(command, token=FORWARDED)
         return await self._ask_owner(command)
 
     # -- segments -----------------------------------------------------------------------------
@@ -275,6 +283,19 @@ class ControlHandler:
         )
         entries = tuple(_wire_entry(entry) for entry in page)
         return wire.TableEntriesDeltaRead(c.request_id, c.segment, entries, False, reached_end, position)
+
+
+async def _unless_mirror(store: SegmentStore, segment: str, handler: Handler, command: Any) -> wire.Command:
+    found = await store.container(segment).metadata.find(segment)
+    if found is not None:
+        require_writable(found)
+    return await handler(command)
+
+
+async def _unless_key_value_table(store: SegmentStore, segment: str, handler: Handler, command: Any) -> wire.Command:
+    if (await store.tables(segment).info(segment)).kind == KIND_TABLE_FIXED:
+        return _no_group(command)
+    return await handler(command)
 
 
 async def merge_batch(store: SegmentStore, target: str, sources: list[str]) -> list[int]:

@@ -6,12 +6,24 @@ error.
 
 from __future__ import annotations
 
-from sarit.core.errors import Conflict, Corrupt, Exists, Invalid, Moved, NotFound, SaritError, Sealed, Truncated
+from sarit.core.errors import (
+    Conflict,
+    Corrupt,
+    Exists,
+    Forbidden,
+    Invalid,
+    Moved,
+    NotFound,
+    SaritError,
+    Sealed,
+    Truncated,
+)
 from sarit.core.limits import NOT_EXISTS
 from sarit.wire import commands as wire
 from sarit.wire.damage import damage_reply
 
 _ILLEGAL_ARGUMENT = 0
+_REFUSED = 0
 
 
 def error_reply(error: BaseException, request_id: int, segment: str, offset: int = -1) -> wire.Command | None:
@@ -29,6 +41,8 @@ def error_reply(error: BaseException, request_id: int, segment: str, offset: int
         return wire.SegmentIsTruncated(request_id, segment, error.start_offset, "", offset)
     if isinstance(error, Invalid):
         return wire.ErrorMessage(request_id, segment, str(error)[:1000], _ILLEGAL_ARGUMENT)
+    if isinstance(error, Forbidden):
+        return wire.AuthTokenCheckFailed(request_id, str(error), _REFUSED)
     if isinstance(error, Corrupt):
         # Fail only this request: the client would retry a lost connection for minutes, and disturb its other requests.
         return damage_reply(request_id, segment, str(error))

@@ -42,7 +42,7 @@ class TransientSegments:
             text = f"a connection has at most {MAX_TRANSIENT_SEGMENTS} transient segments: merge some, or connect again"
             return wire.ErrorMessage(command.request_id, command.parent_segment, text, _REFUSED)
         self._making += 1
-        creation = asyncio.ensure_future(self._control.answer(command))
+        creation = asyncio.ensure_future(self._control.answer(command, client=True))
         # Use a callback, since the end of the connection cancels this await, but not the creation.
         creation.add_done_callback(self._created)
         return await shielded(creation)
