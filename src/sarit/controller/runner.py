@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from sarit.controller.limits import MAX_CALLS_PER_NAME
 from sarit.controller.model.effects import (
+    CreateMirror,
     CreateSegment,
     CreateTable,
     DeleteSegment,
@@ -77,6 +78,9 @@ class EffectRunner:
                 # An existing segment is from an earlier execution of this effect: segment names are never reused.
                 with suppress(Exists):
                     await segments.create(segment, scale_type=scale_type, target_rate=rate, rollover_bytes=rollover)
+            case CreateMirror(segment, offset, rollover):
+                with suppress(Exists):
+                    await segments.create_at(segment, offset, mirror=True, rollover_bytes=rollover)
             case CreateTable(segment, key_length):
                 with suppress(Exists):
                     await segments.create_table(segment, key_length=key_length)

@@ -77,3 +77,17 @@ CLEAN_MOMENT_PAUSES_SECONDS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1
 # Of how many streams a source remembers since when a mirror is behind, and how often it reads that in the timeline.
 MAX_STREAMS_BEHIND: Final = 20_000
 BEHIND_INTERVAL_MS: Final = 60_000
+
+# -- the target ---------------------------------------------------------------------------------
+# The most segments in the epochs of one round, and in a cut: they are stored with the mirror.
+MAX_ROUND_SEGMENTS: Final = 8192
+# Offsets, times and versions that a record can hold.
+MAX_MIRROR_OFFSET_BYTES: Final = 2**62 - 1
+# How often staging begins again because of others.
+MAX_STAGING_ATTEMPTS: Final = 20
+# How many streams one call works on at once.
+MIRRORS_AT_ONCE: Final = 32
+# How often a change of a mirror begins again because others changed the stream.
+MIRROR_TRIES: Final = 50
+# Of how many links and scopes a target remembers that they are in the table of links.
+MAX_LINK_SCOPES_SEEN: Final = 4096

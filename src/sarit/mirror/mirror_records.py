@@ -21,6 +21,7 @@ from sarit.mirror.values import Lineage, LinkIdentity, Round
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from sarit.controller.model.cuts import Cut
     from sarit.controller.ports import TableValue
     from sarit.core.names import StreamName
 
@@ -40,7 +41,8 @@ class MirrorRecord:
     source's facts that the mirror has.  `retention`: the policy that the link gave last.  `decided`: the round that is
     to be carried out, whatever happens.  `promoting`: the promotion that is to be carried out.  `lost`: the bytes that
     the source dropped before they were copied.  `fenced`: this stream is read-only because its mirror was promoted as
-    that lineage; empty: it is not."""
+    that lineage; empty: it is not.  `head`: where the mirror begins, as long as it has not all epochs of that cut yet;
+    until then the segments before it stand in for those that are to come, without any bytes."""
 
     link: LinkIdentity = NO_LINK
     path: tuple[str, ...] = ()
@@ -51,6 +53,7 @@ class MirrorRecord:
     promoting: Lineage | None = None
     lost: int = 0
     fenced: bytes = b""
+    head: Cut = field(default_factory=dict)
 
 
 def encode_mirror(record: MirrorRecord) -> bytes:
@@ -70,6 +73,7 @@ def encode_mirror(record: MirrorRecord) -> bytes:
             _pack_all([] if promoting is None else [_pack_lineage(promoting)]),
             pack_long(record.lost),
             _pack_bytes(record.fenced),
+            pack_cut(record.head),
         )
     )
 
@@ -113,6 +117,7 @@ def _record(name: StreamName, c: Cursor) -> MirrorRecord:
         promoting[0] if promoting else None,
         c.compact_long(),
         _take_bytes(c),
+        take_cut(c),
     )
 
 

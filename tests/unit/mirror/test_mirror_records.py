@@ -37,6 +37,7 @@ records = st.builds(
     st.none() | lineages,
     offsets,
     ids,
+    cuts,
 )
 
 
@@ -70,7 +71,7 @@ def test_record_of_a_mirror_has_the_bytes_of_its_page():
         "01 0001 65  00  07  00 0000000000000000 0000000000000000"
         "01  01 0000000000000000 0000000000000004  01 0000000000000000 0000000000000009  01 00"
         "0f 02 01 00 05 00 01 00 0000000000000000"
-        "00 00  00 00 00"
+        "00 00  00 00 00 00"
     )
     assert encode_mirror(record).hex() == data.hex()
     assert decode_mirror(NAME, data) == record

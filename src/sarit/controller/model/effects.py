@@ -24,6 +24,15 @@ class CreateSegment:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateMirror:
+    """Create a segment of a mirror, which begins and ends at `offset`, and which clients may only read."""
+
+    segment: str
+    offset: int
+    rollover_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class CreateTable:
     """Create a table segment with keys of one length, in bytes."""
 
@@ -79,6 +88,14 @@ class RemoveMark:
 
 
 Effect = (
-    CreateSegment | CreateTable | SealSegment | DeleteSegment | TruncateSegment | SetPolicy | MergeSegments | RemoveMark
+    CreateSegment
+    | CreateMirror
+    | CreateTable
+    | SealSegment
+    | DeleteSegment
+    | TruncateSegment
+    | SetPolicy
+    | MergeSegments
+    | RemoveMark
 )
 Stages = tuple[tuple[Effect, ...], ...]

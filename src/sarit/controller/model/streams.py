@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 
 from sarit.controller.model import cuts
 from sarit.controller.model.effects import (
+    CreateMirror,
     CreateSegment,
     DeleteSegment,
     MergeSegments,
@@ -57,6 +58,7 @@ from sarit.core.policies import ScaleType, StreamConfig
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from sarit.controller.model.epochs import SegmentRange
     from sarit.core.keyspace import KeyRange
 
 # When a record has more epochs than this, or more segments in all its epochs, its earlier epochs move to a chunk.
@@ -211,7 +213,8 @@ def step(name: StreamName, record: StreamRecord, epochs: Sequence[Epoch]) -> Ste
     `epochs`: needed for a stream that is being deleted: all epochs from the earliest segment of its head on."""
     work, current = record.work, record.current
     if record.state is State.CREATING:
-        return Step((_creations(name, record, [current]),), replace(record, state=State.ACTIVE))
+        made = mirror_creations(name, record, current.segments) if record.link else _creations(name, record, [current])
+        return Step((made,), replace(record, state=State.ACTIVE))
     # Check for a deletion before any work: it deletes the segments of planned epochs, too.
     if record.state is State.DELETING:
         return Step(_deletions(name, record, epochs), None)
@@ -252,6 +255,23 @@ def _publish(stages: Stages, record: StreamRecord) -> Step:
     begins = head(record) if spilled else record.head
     published = replace(record, epochs=epochs, work=Work(WorkKind.SEAL, tuple(old)), head=begins)
     return Step(stages, published, spilled=spilled, committed=record.work.transactions)
+
+
+def mirror_creations(
+    name: StreamName, record: StreamRecord, segments: Iterable[SegmentRange], starts: Mapping[int, int] | None = None
+) -> tuple[CreateMirror, ...]:
+    """Return the effects that create segments of a mirror where they begin.
+
+    `starts`: by segment, where that is not 0; None: at the stream's head.  A mirror is not measured, as it scales only
+    with its source."""
+    begins = head(record) if starts is None else starts
+    rollover = record.config.rollover_bytes
+    return tuple(CreateMirror(_segment(name, s.segment), begins.get(s.segment, 0), rollover) for s in segments)
+
+
+def publish(record: StreamRecord, epochs: tuple[Epoch, ...]) -> Step:
+    """Make epochs whose segments exist the latest ones; sealing what they replace is the next work."""
+    return _publish((), replace(record, work=Work(WorkKind.SCALE, (), epochs)))
 
 
 def _creations(name: StreamName, record: StreamRecord, epochs: Iterable[Epoch]) -> tuple[CreateSegment, ...]:

@@ -1,0 +1,402 @@
+"""The installation that has the mirrors, as the other side of a link sees it.
+
+A mirror is a stream with the creation id, the epochs and the segments of its source.  Its record names the link that
+writes it, so the controller refuses to change it; its segments are flagged in the store, so no client writes them.
+The row beside the record (`mirror_records.py`) says what the link may do: only the link that made a mirror writes it,
+and only until it is promoted.
+
+Calls of a link change a mirror under the stream's lock, and by compare-and-set.  Only bytes are written without it: an
+append names the offset at which the segment has to end, and the segments of a promoted mirror are sealed.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
+
+from sarit.controller.model.epochs import creation_epoch
+from sarit.controller.model.records import State
+from sarit.controller.runner import gather_all
+from sarit.core.errors import Conflict, Invalid, NotFound, SaritError, Sealed, Unavailable
+from sarit.core.names import SegmentId
+from sarit.mirror.beginnings import Beginnings, refusal, refused
+from sarit.mirror.limits import (
+    MAX_LINK_SCOPES_SEEN,
+    MAX_MIRROR_STREAMS_PER_CALL,
+    MIRROR_PROTOCOL,
+    MIRROR_TRIES,
+    MIRRORS_AT_ONCE,
+)
+from sarit.mirror.mirror_checks import check_link, check_round, check_scope, order_of
+from sarit.mirror.open_mirrors import Mirror, OpenMirrors
+from sarit.mirror.round_steps import RoundSteps
+from sarit.mirror.staging import Staging
+from sarit.mirror.values import MirrorState, MirrorStatus, Position, Site, Written
+from sarit.security.quotas import QuotaExceeded
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+
+    from sarit.controller.catalog import Catalog
+    from sarit.controller.model.cuts import Cut
+    from sarit.controller.ports import Segments
+    from sarit.controller.scopes import Scopes
+    from sarit.controller.streams import Streams
+    from sarit.core.names import StreamName
+    from sarit.env.ports import Env
+    from sarit.mirror.link_table import LinkTable
+    from sarit.mirror.sides import AttachedTarget
+    from sarit.mirror.values import LinkIdentity, Round, StreamFacts, Write
+
+S = TypeVar("S")
+T = TypeVar("T")
+Outcome: TypeAlias = Mirror | MirrorState
+
+
+class LocalTarget:
+    """The mirrors of this installation, as `sides.MirrorTarget`."""
+
+    def __init__(
+        self, catalog: Catalog, streams: Streams, scopes: Scopes, segments: Segments, env: Env, installation: str,
+        attached: AttachedTarget | None = None, links: LinkTable | None = None,
+    ) -> None:  # fmt: skip
+        """`links`: where it is recorded which links write here; None: nowhere."""
+        self._streams = streams
+        self._segments = segments
+        self._env = env
+        self._installation = installation
+        self._attached = attached
+        self._links = links
+        self._recorded: set[tuple[bytes, str]] = set()  # links and scopes in the table of links
+        self._mirrors = OpenMirrors(catalog)
+        self._staging = Staging(segments)
+        self._steps = RoundSteps(self._mirrors, streams.runner, self._staging)
+        self._beginnings = Beginnings(self._mirrors, streams, scopes, installation)
+
+    def __repr__(self) -> str:
+        return f"<LocalTarget of installation {self._installation}>"
+
+    @property
+    def attached(self) -> AttachedTarget:
+        """The tables, cuts and groups of the mirrors."""
+        assert self._attached is not None, "this target was made without tables"
+        return self._attached
+
+    async def site(self) -> Site:
+        """Return which installation this is."""
+        return Site(self._installation, MIRROR_PROTOCOL, self._env.clock.wall_ms())
+
+    # -- begin ------------------------------------------------------------------------------------
+
+    async def begin(
+        self, link: LinkIdentity, scope: str, streams: Sequence[StreamFacts], *, discard_divergent: bool = False
+    ) -> list[MirrorState]:
+        """Make mirrors of streams, if there are none, and return their states, in order."""
+        _check(link, scope, [facts.name for facts in streams])
+        await self._beginnings.ensure_scope(scope)
+        await self._record(link, scope)
+        known = await self._mirrors.identified(scope, [facts.name for facts in streams])
+        outcomes: dict[int, Outcome] = {}
+
+        async def one(at: int) -> None:
+            outcomes[at] = await self._begin(link, scope, streams[at], known[at])
+
+        order = order_of(streams)
+        marks = [at for at in order if streams[at].name.stream.startswith("_")]
+        for group in (marks, [at for at in order if at not in set(marks)]):
+            await _in_parts(group, one)
+        return await self._described(scope, [outcomes[at] for at in range(len(streams))])
+
+    async def _record(self, link: LinkIdentity, scope: str) -> None:
+        """Record once that a link writes into a scope, so that it is listed here, and can be promoted."""
+        if self._links is not None and (link.link_id, scope) not in self._recorded:
+            await self._links.passive(link, scope)
+            if len(self._recorded) >= MAX_LINK_SCOPES_SEEN:
+                self._recorded.clear()
+            self._recorded.add((link.link_id, scope))
+
+    async def _begin(self, link: LinkIdentity, scope: str, facts: StreamFacts, known: Mirror | None) -> Outcome:
+        if (no := self._beginnings.impossible(scope, facts)) is not None:
+            return no
+        if known is not None and self._beginnings.is_current(link, facts, known):
+            return known
+
+        async def work(mirror: Mirror | None) -> Outcome | None:
+            if mirror is None:
+                if not await self._beginnings.mark_fits(link, facts.name):
+                    return refused(facts.name, "it is of a stream that is no mirror of this link")
+                await self._beginnings.create(link, facts)
+                return None  # the caller completes the creation, and asks again
+            if (no := self._beginnings.refusal(link, facts, mirror)) is not None:
+                return no
+            return await self._steps.carry_out(await self._beginnings.take_over(link, facts, mirror))
+
+        try:
+            return await self._locked(facts.name, work)
+        except QuotaExceeded as error:
+            return refused(facts.name, str(error))
+
+    # -- states -----------------------------------------------------------------------------------
+
+    async def states(self, link: LinkIdentity, scope: str, names: Sequence[StreamName]) -> list[MirrorState]:
+        """Return the states of mirrors, in order, without changing anything."""
+        _check(link, scope, names)
+        mirrors = await self._mirrors.read(scope, names)
+        outcomes = [
+            MirrorState(name, MirrorStatus.READY) if mirror is None else refusal(link, mirror) or mirror
+            for name, mirror in zip(names, mirrors, strict=True)
+        ]
+        return await self._described(scope, outcomes)
+
+    async def _described(self, scope: str, outcomes: Sequence[Outcome]) -> list[MirrorState]:
+        """Return the states of mirrors, those that are known already as they are."""
+        mirrors = [one for one in outcomes if isinstance(one, Mirror)]
+        lengths = await self._lengths_of(mirrors)
+        bases = {
+            mirror.name.segment(SegmentId.unpack(s)): at
+            for mirror, found in zip(mirrors, lengths, strict=True)
+            for s, at in (found or {}).items()
+        }
+        staged = await self._staging.lengths(bases)
+        found = iter(lengths)
+        return [one if isinstance(one, MirrorState) else _state(one, next(found), staged) for one in outcomes]
+
+    async def _lengths_of(self, mirrors: Sequence[Mirror]) -> list[Cut | None]:
+        """Return the lengths of the segments of the positions of mirrors, in order; None: some are missing."""
+        wanted: list[list[int]] = []
+        for mirror in mirrors:
+            known = await self._mirrors.known(mirror) if mirror.row.head else {}
+            wanted.append(mirror.copied(mirror.record.current.segments, known))
+        names = [m.name.segment(SegmentId.unpack(s)) for m, ids in zip(mirrors, wanted, strict=True) for s in ids]
+        infos = iter(await self._segments.infos(names) if names else [])
+        out: list[Cut | None] = []
+        for ids in wanted:
+            found = {s: next(infos) for s in ids}
+            lengths = {s: info.length for s, info in found.items() if info is not None}
+            out.append(lengths if len(lengths) == len(ids) else None)
+        return out
+
+    # -- bytes ------------------------------------------------------------------------------------
+
+    async def write(self, link: LinkIdentity, scope: str, writes: Sequence[Write]) -> list[Written]:
+        """Append or stage bytes, durably."""
+        names = list(dict.fromkeys(one.name for one in writes))
+        _check(link, scope, names)
+        mirrors = dict(zip(names, await self._mirrors.read(scope, names), strict=True))
+        outcomes: list[Written | None] = [_unwritable(link, mirrors[one.name], one) for one in writes]
+        left = [at for at, outcome in enumerate(outcomes) if outcome is None]
+        open_mirrors = {name: mirror for name, mirror in mirrors.items() if mirror is not None}
+        ends = await self._ends(open_mirrors, [writes[at] for at in left if writes[at].staged])
+        direct = [at for at in left if not writes[at].staged]
+        staged = [at for at in left if writes[at].staged]
+        if direct:
+            appends = [(_name(writes[at]), writes[at].offset, writes[at].data) for at in direct]
+            for at, found in zip(direct, await self._segments.append_at_many(appends), strict=True):
+                outcomes[at] = _written(found)
+        if staged:
+            stagings = [
+                (_name(writes[at]), ends[_name(writes[at])], writes[at].offset, writes[at].data) for at in staged
+            ]
+            for at, one, found in zip(staged, stagings, await self._staging.append(stagings), strict=True):
+                outcomes[at] = _written(found)
+                if isinstance(found, Sealed):
+                    # A round with it was to be decided, and was not: begin again.
+                    await self._drop(open_mirrors[writes[at].name], [writes[at].segment])
+                    outcomes[at] = Written(one[1], refused=True)
+        return [outcome or Written(-1, refused=True) for outcome in outcomes]
+
+    async def _ends(self, mirrors: Mapping[StreamName, Mirror], writes: Iterable[Write]) -> dict[str, int]:
+        """Return where the mirror's segments end that bytes are staged for."""
+        out: dict[str, int] = {}
+        present: dict[str, int] = {}
+        for one in writes:
+            mirror = mirrors[one.name]
+            begins = mirror.starts.get(one.segment, 0)
+            if creation_epoch(one.segment) > mirror.record.current.number:
+                out[_name(one)] = begins
+            else:
+                present[_name(one)] = begins
+        infos = await self._segments.infos(list(present)) if present else []
+        for (name, begins), info in zip(present.items(), infos, strict=True):
+            out[name] = begins if info is None else info.length
+        return out
+
+    # -- rounds -----------------------------------------------------------------------------------
+
+    async def finish(self, link: LinkIdentity, scope: str, rounds: Sequence[Round]) -> list[MirrorState]:
+        """Decide rounds whose bytes are all staged, durably, and carry them out."""
+        _check(link, scope, [one.name for one in rounds])
+        outcomes = await _in_parts(rounds, lambda one: self._finish(link, one))
+        return await self._described(scope, outcomes)
+
+    async def _finish(self, link: LinkIdentity, one: Round) -> Outcome:
+        async def work(mirror: Mirror | None) -> Outcome | None:
+            if mirror is None:
+                return MirrorState(one.name, MirrorStatus.READY)
+            if (no := refusal(link, mirror)) is not None:
+                return no
+            mirror = await self._steps.carry_out(mirror)
+            (lengths,) = await self._lengths_of([mirror])
+            if mirror.record.pending or lengths != one.before or mirror.record.state is not State.ACTIVE:
+                return mirror if not mirror.record.pending else None
+            try:
+                known = await self._mirrors.known(mirror)
+                check_round(one, mirror.record.current, lengths, mirror.starts, mirror.row.head, known)
+            except Invalid as error:
+                return refused(one.name, f"the link asks for what cannot be: {error}")
+            return await self._decide(mirror, one)
+
+        outcome = await self._locked(one.name, work)
+        if one.head and isinstance(outcome, Mirror):
+            with suppress(Invalid, Sealed, NotFound):  # the mirror begins there, or behind it, or is sealed
+                await self._streams.truncate(one.name, one.head)
+                (found,) = await self._mirrors.read(one.name.scope, [one.name])
+                outcome = found or outcome
+        return outcome
+
+    async def _decide(self, mirror: Mirror, one: Round) -> Mirror:
+        """Decide a round, if its bytes are all staged, and carry it out."""
+        bases = {s: one.before.get(s, mirror.starts.get(s, 0)) for s in one.after}
+        needed = {s: one.after[s] - base for s, base in bases.items() if one.after[s] > base}
+        names = {s: mirror.name.segment(SegmentId.unpack(s)) for s in needed}
+        if needed and not await self._staging.seal({(names[s], bases[s]): length for s, length in needed.items()}):
+            return mirror
+        if not (needed or one.epochs or one.ends):
+            return mirror
+        if len(needed) == 1 and not one.epochs and not one.ends:
+            # One merge is all or nothing by itself.
+            ((segment, _),) = needed.items()
+            await self._steps.merge_one(mirror, segment, bases[segment], one.after[segment])
+            return mirror
+        row = replace(mirror.row, decided=replace(one, head={}))
+        return await self._steps.carry_out(await self._mirrors.store(mirror, row=row))
+
+    async def drop(self, link: LinkIdentity, scope: str, segments: Sequence[tuple[StreamName, int]]) -> None:
+        """Delete what is staged for segments, unless a round with it is decided."""
+        _check(link, scope, list(dict.fromkeys(name for name, _ in segments)))
+        wanted: dict[StreamName, list[int]] = {}
+        for name, segment in segments:
+            wanted.setdefault(name, []).append(segment)
+
+        async def drop(name: StreamName) -> None:
+            async with self._streams.locks.hold(name):
+                (mirror,) = await self._mirrors.read(scope, [name])
+                if mirror is not None and refusal(link, mirror) is None and mirror.row.decided is None:
+                    await self._drop(mirror, wanted[name])
+
+        await _in_parts(list(wanted), drop)
+
+    async def _drop(self, mirror: Mirror, segments: Iterable[int]) -> None:
+        names = {s: mirror.name.segment(SegmentId.unpack(s)) for s in segments if s >= 0}
+        infos = await self._segments.infos(list(names.values())) if names else []
+        bases = {
+            name: mirror.starts.get(s, 0) if info is None else info.length
+            for (s, name), info in zip(names.items(), infos, strict=True)
+        }
+        await self._staging.drop(bases)
+
+    async def resolve(self, name: StreamName) -> None:
+        """Finish the round that is decided for a mirror, and delete what is staged of one that is not.
+
+        Raises Conflict, Unavailable."""
+
+        async def work(mirror: Mirror | None) -> Outcome | None:
+            if mirror is None:
+                return MirrorState(name, MirrorStatus.READY)
+            mirror = await self._steps.carry_out(mirror)
+            await self._drop(mirror, {s.segment for epoch in mirror.record.epochs[-2:] for s in epoch.segments})
+            return mirror
+
+        await self._locked(name, work)
+
+    # -- promotion --------------------------------------------------------------------------------
+
+    async def restart(self, link: LinkIdentity, scope: str, facts: StreamFacts) -> MirrorState:
+        """Begin a mirror again at the head in `facts`."""
+        raise Unavailable("a mirror cannot be begun again yet")
+
+    async def promote(self, link: LinkIdentity, scope: str, names: Sequence[StreamName]) -> list[MirrorState]:
+        """Make streams of mirrors, for writers."""
+        raise Unavailable("mirrors cannot be promoted yet")
+
+    async def _locked(self, name: StreamName, work: Callable[[Mirror | None], Awaitable[Outcome | None]]) -> Outcome:
+        """Do `work` on a mirror without pending work, under the stream's lock, until it returns something.
+
+        It is done again after a Conflict: another controller changed the stream."""
+        for _ in range(MIRROR_TRIES):
+            await self._streams.complete_pending(name)
+            async with self._streams.locks.hold(name):
+                (mirror,) = await self._mirrors.identified(name.scope, [name])
+                if mirror is not None and mirror.record.pending and mirror.record.state is not State.DELETING:
+                    continue
+                with suppress(Conflict):
+                    outcome = await work(mirror)
+                    if outcome is not None and not (isinstance(outcome, Mirror) and outcome.record.pending):
+                        return outcome
+        return MirrorState(name, MirrorStatus.BUSY, reason=f"stream {name} is changed by too many others at once")
+
+
+def _check(link: LinkIdentity, scope: str, names: Sequence[StreamName]) -> None:
+    """Check a call of a link.  Raises Invalid."""
+    check_link(link)
+    check_scope(scope)
+    if len(names) > MAX_MIRROR_STREAMS_PER_CALL:
+        raise Invalid(f"a call of a link names {len(names)} streams; the most is {MAX_MIRROR_STREAMS_PER_CALL}")
+    # Access is decided by the scope of the call.
+    if any(name.scope != scope for name in names):
+        raise Invalid(f"a call of a link for scope {scope} names a stream of another one")
+
+
+def _name(one: Write) -> str:
+    return one.name.segment(SegmentId.unpack(one.segment))
+
+
+def _unwritable(link: LinkIdentity, mirror: Mirror | None, one: Write) -> Written | None:
+    """Return why bytes cannot be written; None: the store decides."""
+    if mirror is None:
+        return Written(-1, refused=True, reason=f"stream {one.name} does not exist")
+    if (no := refusal(link, mirror)) is not None:
+        return Written(-1, refused=True, reason=no.reason or f"stream {one.name} is promoted")
+    if mirror.row.decided is not None or mirror.record.pending:
+        return Written(-1, refused=True)
+    current = mirror.record.current
+    present = one.segment in current.ids and (not mirror.row.head or one.segment in mirror.starts)
+    coming = one.staged and one.segment >= 0 and creation_epoch(one.segment) > current.number
+    if not (present or coming) or one.offset < 0:
+        return Written(-1, refused=True, reason=f"stream {one.name} has no segment {one.segment} to write to")
+    return None
+
+
+def _written(found: int | SaritError) -> Written:
+    if isinstance(found, int):
+        return Written(found)
+    if isinstance(found, Conflict) and isinstance(found.actual, int):
+        return Written(found.actual, refused=True)
+    return Written(-1, reason=str(found))
+
+
+def _state(mirror: Mirror, lengths: Cut | None, staged: Mapping[str, int]) -> MirrorState:
+    name, row = mirror.name, mirror.row
+    if lengths is None:
+        return MirrorState(name, MirrorStatus.BUSY, reason=f"a segment of {name} is not there")
+    waiting = {s: staged.get(name.segment(SegmentId.unpack(s)), 0) for s in lengths}
+    return MirrorState(
+        name,
+        MirrorStatus.READY,
+        Position(name, mirror.record.current.number, lengths),
+        {s: length for s, length in waiting.items() if length},
+        version=row.version,
+        head=mirror.starts,
+    )
+
+
+async def _in_parts(items: Sequence[S], work: Callable[[S], Awaitable[T]]) -> list[T]:
+    """Return the results of `work` on all items, in order; a bounded number of them is worked on at once."""
+    found: list[T] = []
+    for at in range(0, len(items), MIRRORS_AT_ONCE):
+        found += await gather_all([work(item) for item in items[at : at + MIRRORS_AT_ONCE]])
+    return found
+
+
+__all__ = ["LocalTarget"]
