@@ -24,6 +24,8 @@ MAX_DIRECT_BYTES: Final = 256 * KIB
 PROMOTED_EPOCHS: Final = 1_000_000
 # How often a promotion, or a fence, begins again because others changed the stream.
 PROMOTION_ATTEMPTS: Final = 20
+# How many bytes one call copies into a stream that keeps what a mirror gives up.
+KEPT_COPY_BYTES: Final = 32 * MIB
 
 # -- links
 # How many links one installation may have, those that end in it included.
