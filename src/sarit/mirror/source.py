@@ -29,7 +29,7 @@ from sarit.controller.model.cuts import follows
 from sarit.controller.model.epochs import creation_epoch, known_segments
 from sarit.controller.model.records import State, TxnState
 from sarit.controller.runner import for_each_bounded, gather_all
-from sarit.core.errors import Invalid, NotFound
+from sarit.core.errors import Corrupt, Invalid, NotFound, SaritError
 from sarit.core.names import MARK_PREFIX, SegmentId, StreamName, is_user_name
 from sarit.core.repeated_log import RepeatedLog
 from sarit.mirror import offers
@@ -207,12 +207,8 @@ class LocalSource:
             return offers.whole(position, moment, oldest_ms)
         segment, offset = end
         if offset < moment.infos[segment].length:
-            offset = await self._append_boundary(position.name, segment, offset)
+            offset = await self._segments.locate(position.name.segment(SegmentId.unpack(segment)), offset)
         return offers.piece(position, moment, segment, offset, oldest_ms)
-
-    async def _append_boundary(self, name: StreamName, segment: int, offset: int) -> int:
-        """Return the first known offset at or behind `offset` at which an append began, or the end."""
-        return (await self._segments.info(name.segment(SegmentId.unpack(segment)))).length
 
     async def _oldest_ms(self, position: Position, moment: Moment, behind: Iterable[int]) -> int:
         """Return a time at or before which the first byte behind a position was appended; 0: nothing is behind."""
@@ -294,10 +290,12 @@ class LocalSource:
                 moment.infos[segment] = info
 
     async def _infos(self, segments: Sequence[str]) -> list[SegmentInfo | None]:
-        out: dict[str, SegmentInfo] = {}
+        with suppress(Corrupt):
+            return await self._segments.infos(segments)
+        out: dict[str, SegmentInfo] = {}  # a damaged segment must not keep the others from being copied
 
         async def one(segment: str) -> None:
-            with suppress(NotFound):
+            with suppress(NotFound, Corrupt):
                 out[segment] = await self._segments.info(segment)
 
         await for_each_bounded(segments, one)
@@ -383,31 +381,26 @@ class LocalSource:
     async def read(self, scope: str, ranges: Sequence[Range]) -> list[bytes]:
         """Return bytes, in order; the last ones may be cut short, or missing, if a reply would be too long.
 
-        Raises Truncated, NotFound."""
+        Raises Truncated, NotFound: the first range cannot be read."""
         _check(scope, [one.name for one in ranges])
-        out: list[bytes] = []
-        left = MIRROR_BATCH_BYTES
+        wanted, left = list[tuple[str, int, int]](), MIRROR_BATCH_BYTES
         for one in ranges:
+            if min(one.segment, one.offset, one.length) < 0:
+                raise Invalid(f"a range of {one.name} is negative")
             if left <= 0:
                 break
-            data = await self._read(one, min(one.length, left))
+            wanted.append((one.name.segment(SegmentId.unpack(one.segment)), one.offset, min(one.length, left)))
+            left -= one.length
+        out: list[bytes] = []
+        for one, data in zip(ranges, await self._segments.read_many(wanted), strict=False):
+            if isinstance(data, SaritError):
+                if not out:
+                    raise data
+                break
             out.append(data)
-            left -= len(data)
             if len(data) < one.length:  # what follows would leave a hole in the answer
                 break
         return out
-
-    async def _read(self, one: Range, length: int) -> bytes:
-        if one.segment < 0 or one.offset < 0 or one.length < 0:
-            raise Invalid(f"a range of {one.name} is negative")
-        segment, parts, at = one.name.segment(SegmentId.unpack(one.segment)), list[bytes](), one.offset
-        while at < one.offset + length:
-            data = await self._segments.read(segment, at, one.offset + length - at)
-            if not data:
-                break
-            parts.append(data)
-            at += len(data)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _keys_of(stream: str) -> list[bytes]:

@@ -211,10 +211,14 @@ def test_a_stream_of_one_segment_is_offered_in_pieces() -> None:
         assert found.lengths == {0: 100, sid(1, 1): 60}
         assert not found.more
         assert found.sealed == {0}
+        world.segments.append(segment(1, 1), "bb", 60)
+        found = await offer(source, Position(STREAM, 1, {sid(1, 1): 0}), 10)
+        assert found.lengths == {sid(1, 1): 60}
+        assert found.more
         # With two segments a piece could end inside of a transaction.
         await c.streams.scale(STREAM, [sid(1, 1)], halves(0.0, 1.0))
         world.segments.append(segment(2, 2), "cc", 500)
-        found = await offer(source, Position(STREAM, 1, {sid(1, 1): 60}), 10)
+        found = await offer(source, Position(STREAM, 1, {sid(1, 1): 120}), 10)
         assert found.behind == 500
         assert not found.more
 
@@ -224,13 +228,11 @@ def test_a_stream_of_one_segment_is_offered_in_pieces() -> None:
 def test_a_source_reads_bytes_within_a_bound() -> None:
     async def main() -> None:
         world, c, source = await started(2)
-        world.segments.read_bytes = 3
         await world.segments.write(segment(0), b"abcdefghij", 0)
         await world.segments.write(segment(1), b"0123", 0)
         wanted = [Range(STREAM, 0, 2, 5), Range(STREAM, 1, 0, 4)]
         assert await source.read("s", wanted) == [b"cdefg", b"0123"]
         assert await source.read("s", [Range(STREAM, 0, 8, 5), Range(STREAM, 1, 0, 4)]) == [b"ij"]
-        world.segments.read_bytes = A_LOT
         await world.segments.write(segment(1), bytes(MIRROR_BATCH_BYTES), 4)
         long = [Range(STREAM, 0, 0, 10), Range(STREAM, 1, 0, A_LOT), Range(STREAM, 0, 0, 10)]
         assert [len(part) for part in await source.read("s", long)] == [10, MIRROR_BATCH_BYTES - 10]
