@@ -26,6 +26,7 @@ from sarit.controller.calls.tables import TableCalls
 from sarit.controller.calls.transactions import TransactionCalls
 from sarit.controller.catalog import Catalog
 from sarit.controller.groups import Groups
+from sarit.controller.growth import Growth
 from sarit.controller.jobs import JobTable
 from sarit.controller.key_value_tables import KeyValueTables
 from sarit.controller.quotas import QuotaTable
@@ -108,7 +109,8 @@ class Controller:
         self.maintenance = MaintenanceLoop(
             self.catalog, self.retention, self.watermarks, times.retention, times.watermarks, env, assignment
         )
-        self.timeline = Timeline(self.catalog, segments, times.timeline_interval, env, assignment)
+        self.growth = Growth(segments)
+        self.timeline = Timeline(self.catalog, segments, times.timeline_interval, env, assignment, self.growth)
         self.recovery_sweeper = RecoverySweeper(
             self.catalog, self.scopes, self.groups, self.tables, self.streams, self.transactions, env, assignment
         )

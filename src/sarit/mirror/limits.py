@@ -93,3 +93,21 @@ MIRRORS_AT_ONCE: Final = 32
 MIRROR_TRIES: Final = 50
 # Of how many links and scopes a target remembers that they are in the table of links.
 MAX_LINK_SCOPES_SEEN: Final = 4096
+
+# Stores are asked which segments have grown this often, or so much less often that it takes 2 % of a core ...
+GROWN_INTERVAL_SECONDS: Final = 0.1
+GROWN_PAUSE_FACTOR: Final = 50
+# ... but not less often than this.
+MAX_GROWN_INTERVAL_SECONDS: Final = 2.0
+# How often the streams of a scope that has changed are compared, at least and at most.
+SCOPE_SCAN_INTERVAL_SECONDS: Final = 1.0
+MAX_SCOPE_SCAN_INTERVAL_SECONDS: Final = 30.0
+# How many grown streams are remembered for one link and scope, and named in one reply.
+MAX_GROWN_STREAMS: Final = 20_000
+MAX_GROWN_STREAMS_PER_REPLY: Final = 2000
+# For how many links and scopes they are remembered.
+MAX_GROWTH_WATCHERS: Final = 4096
+# How many are remembered for all of them together, in some 100 bytes each.
+MAX_GROWN_STREAMS_OF_ALL: Final = 200_000
+# How many segments that have grown are remembered while no link waits.
+MAX_GROWN_SEGMENTS: Final = 20_000

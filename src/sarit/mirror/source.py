@@ -17,11 +17,13 @@ import logging
 from collections import OrderedDict
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from sarit.controller import keys
 from sarit.controller.assignment import Assignment
 from sarit.controller.background.timeline import Timeline
+from sarit.controller.growth import Growth
 from sarit.controller.limits import TIMELINE_INTERVAL_SECONDS
 from sarit.controller.model import codec, streams
 from sarit.controller.model.creation import creation_id
@@ -33,13 +35,17 @@ from sarit.core.errors import Corrupt, Invalid, NotFound, SaritError
 from sarit.core.names import MARK_PREFIX, SegmentId, StreamName, is_user_name
 from sarit.core.repeated_log import RepeatedLog
 from sarit.mirror import offers
+from sarit.mirror.fences import fence_stream
+from sarit.mirror.growth import LinkGrowth
 from sarit.mirror.limits import (
     BEHIND_INTERVAL_MS,
     CLEAN_MOMENT_PAUSES_SECONDS,
+    MAX_GROWN_SEGMENTS,
     MAX_MIRROR_STREAMS_PER_CALL,
     MAX_OFFERED_SEGMENTS_PER_REPLY,
     MAX_STREAMS_BEHIND,
     MIRROR_BATCH_BYTES,
+    MIRROR_ID_BYTES,
     MIRROR_PROTOCOL,
 )
 from sarit.mirror.mirror_records import MirrorRecord, read_mirror
@@ -55,7 +61,7 @@ if TYPE_CHECKING:
     from sarit.controller.streams import Streams
     from sarit.env.ports import Env
     from sarit.mirror.offers import Moment
-    from sarit.mirror.values import Position, Range
+    from sarit.mirror.values import LinkIdentity, Position, Range
 
 _log = logging.getLogger("sarit.mirror")
 
@@ -97,7 +103,12 @@ class _Behind:
 class LocalSource:
     """The streams of this installation, as `sides.MirrorSource`."""
 
-    def __init__(self, catalog: Catalog, streams: Streams, segments: Segments, env: Env, installation: str) -> None:
+    def __init__(
+        self, catalog: Catalog, streams: Streams, segments: Segments, env: Env, installation: str,
+        growth: Growth | None = None,
+    ) -> None:  # fmt: skip
+        """`growth`: which segments have grown, as the controller knows it that uses the same `segments`; None: there
+        is no such controller."""
         self._catalog = catalog
         self._streams = streams
         self._segments = segments
@@ -106,6 +117,8 @@ class LocalSource:
         # This one only answers for times: the controller's records the cuts.
         alone = Assignment(lambda: ("", 0), None)
         self._timeline = Timeline(catalog, segments, TIMELINE_INTERVAL_SECONDS, env, alone)
+        listener = (growth or Growth(segments)).listen(MAX_GROWN_SEGMENTS)
+        self._growth = LinkGrowth(catalog, listener, env.clock, _is_mirrored)
         self._repeated = RepeatedLog(_log, env.clock.monotonic)
         # For each stream what its facts were read from, and the version of its record then.
         self._facts: OrderedDict[StreamName, tuple[tuple[bytes | None, ...], int]] = OrderedDict()
@@ -187,6 +200,8 @@ class LocalSource:
         out: list[Offer | None] = []
         for position in positions:
             moment = moments.get(position.name)
+            if position.name not in moments:
+                self._growth.again(position.name)
             if position.name not in moments or (moment is not None and left <= 0 and len(moment.epochs) > 1):
                 # No moment was clean, or the reply is full: there is something, which is offered to the next call.
                 out.append(_later(position, moment))
@@ -245,6 +260,24 @@ class LocalSource:
             else:
                 high = middle
         return codec.decode_cut(rows[low][1].value).time_ms if low < len(rows) else None
+
+    async def grown(self, link: LinkIdentity, scope: str, wait_seconds: float) -> list[StreamName] | None:
+        """Wait until streams of the scope may have grown or changed since this link asked last, and return their
+        names; None: any may have.  Empty after `wait_seconds`."""
+        _check(scope, [])
+        return await self._growth.wait(link.link_id, scope, wait_seconds)
+
+    # -- what links ask for -----------------------------------------------------------------------
+
+    async def fence(self, link: LinkIdentity, scope: str, names: Sequence[StreamName], lineage: bytes) -> None:
+        """Make streams read-only, since their mirrors are promoted as `lineage`.  Repeated: nothing changes."""
+        _check(scope, names)
+        if len(lineage) != MIRROR_ID_BYTES:
+            raise Invalid(f"the id of a promotion has {len(lineage)} bytes, not {MIRROR_ID_BYTES}")
+        await for_each_bounded(names, partial(self._fence, lineage))
+
+    async def _fence(self, lineage: bytes, name: StreamName) -> None:
+        await fence_stream(self._streams, name, lineage)
 
     # -- clean moments ----------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from sarit.controller import keys
+from sarit.controller.growth import Growth
 from sarit.controller.limits import MAX_TIMELINE_STREAMS, MIN_ROUND_PAUSE_SECONDS
 from sarit.controller.model import codec, streams, timeline
 from sarit.controller.model.cuts import follows, is_cut
@@ -46,7 +47,12 @@ _log = logging.getLogger("sarit.controller")
 class Timeline:
     """The recorded cuts of all streams."""
 
-    def __init__(self, catalog: Catalog, segments: Segments, interval: float, env: Env, assignment: Assignment) -> None:
+    def __init__(
+        self, catalog: Catalog, segments: Segments, interval: float, env: Env, assignment: Assignment,
+        growth: Growth | None = None,
+    ) -> None:  # fmt: skip
+        """`growth`: which segments have grown; None: nobody else asks the stores by `segments`."""
+        self._growth = (growth or Growth(segments)).listen(MAX_TIMELINE_STREAMS)
         self._assignment = assignment
         self._catalog = catalog
         self._segments = segments
@@ -74,7 +80,7 @@ class Timeline:
 
     async def run_round(self) -> None:
         """Record the cut of each stream that grew.  Raises what the stores raise."""
-        for segment in await self._segments.grown():
+        for segment in await self._growth.grown():
             with suppress(Invalid):  # not the segment of a stream
                 name, _ = parse_segment_name(segment)
                 wanted = is_user_name(name.stream) and self._assignment.is_mine(str(name))
