@@ -161,7 +161,7 @@ def _ranges(state: MirrorState, offer: Offer, bases: Mapping[int, int]) -> tuple
 def _head_to_set(state: MirrorState, facts: StreamFacts, offer: Offer, reached: Position) -> Cut:
     """Return the source's head if the mirror begins elsewhere, and has reached it with this round; otherwise none."""
     head = facts.head
-    if head == state.head or not head:
+    if not _is_ahead(head, state.head):
         return {}
     for segment, offset in head.items():
         if segment in offer.lengths:
@@ -170,3 +170,13 @@ def _head_to_set(state: MirrorState, facts: StreamFacts, offer: Offer, reached: 
         elif creation_epoch(segment) > reached.epoch:
             return {}
     return dict(head)
+
+
+def _is_ahead(head: Mapping[int, int], than: Mapping[int, int]) -> bool:
+    """Return whether a head is somewhere behind another one, and nowhere before it."""
+    if not head or not than:
+        return False
+    newest, newest_than = max(map(creation_epoch, head)), max(map(creation_epoch, than))
+    if any(head.get(s, at) < at or (s not in head and creation_epoch(s) > newest) for s, at in than.items()):
+        return False
+    return any(at > than.get(s, at) or (s not in than and creation_epoch(s) > newest_than) for s, at in head.items())

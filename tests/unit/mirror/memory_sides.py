@@ -330,7 +330,9 @@ class MemoryTarget:
     async def site(self) -> Site:
         return Site(self.installation, self.protocol, self.wall_ms)
 
-    async def begin(self, link: LinkIdentity, scope: str, streams: Sequence[StreamFacts]) -> list[MirrorState]:
+    async def begin(
+        self, link: LinkIdentity, scope: str, streams: Sequence[StreamFacts], *, discard_divergent: bool = False
+    ) -> list[MirrorState]:
         return [self._begin(link, facts) for facts in streams]
 
     def _begin(self, link: LinkIdentity, facts: StreamFacts) -> MirrorState:
@@ -482,30 +484,34 @@ class LossyCalls:
     `fate` is asked at each call: "ok"; "lost": it was never made; "unanswered": it was made; "late": it was made, and
     is made again behind the next call, by a copier that was thought dead; "forbidden"."""
 
-    def __init__(self, side: Any, fate: Callable[[str], str]) -> None:
+    def __init__(self, side: Any, fate: Callable[[str], str] = lambda _: "ok", seconds: float = 0.0) -> None:
+        """`seconds`: how long each call and each answer are on their way."""
         self._side = side
         self._fate = fate
+        self._seconds = seconds
         self._late: list[Callable[[], Any]] = []
         self.calls: dict[str, int] = {}
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._side, name)
 
-        async def call(*args: Any) -> Any:
+        async def call(*args: Any, **chosen: Any) -> Any:
             self.calls[name] = self.calls.get(name, 0) + 1
+            await asyncio.sleep(self._seconds)
             fate = self._fate(name)
             if fate == "lost":
                 raise Unavailable("the call was lost")
             if fate == "forbidden":
                 raise Forbidden("the link's user has no permission")
-            found = await method(*args)
+            found = await method(*args, **chosen)
             for again in self._late:
                 await again()
             self._late.clear()
             if fate == "late":
-                self._late.append(lambda: method(*args))
+                self._late.append(lambda: method(*args, **chosen))
             if fate != "ok":
                 raise Unavailable("the answer was lost")
+            await asyncio.sleep(self._seconds)
             return found
 
         return call

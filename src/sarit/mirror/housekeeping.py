@@ -1,0 +1,131 @@
+"""Beside the bytes of a link: what the source holds for it, what goes with streams, and promotions elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Protocol
+
+from sarit.core.errors import Forbidden, Invalid, NotFound, SaritError, Unavailable
+from sarit.core.names import SYSTEM_SCOPE, SegmentId
+from sarit.core.texts import cut_text
+from sarit.mirror.limits import (
+    MAX_LINK_NOTE_CHARACTERS,
+    MAX_MIRROR_STREAMS_PER_CALL,
+    MIRROR_ATTACHED_SECONDS,
+    MIRROR_HOLD_SECONDS,
+    MIRROR_STATES_SECONDS,
+)
+from sarit.mirror.links import StreamProblem
+from sarit.mirror.values import MirrorStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sarit.controller.model.cuts import Cut
+    from sarit.core.names import StreamName
+    from sarit.mirror.copier_world import CopierWorld, LinkHealth
+    from sarit.mirror.discovery import Discovery
+    from sarit.mirror.tracks import Track
+
+
+class AttachedCopier(Protocol):
+    """Copies what goes with the streams of a scope."""
+
+    async def copy(self, scope: str, names: Sequence[StreamName]) -> list[StreamProblem]:
+        """Copy what has changed.  Returns what cannot be copied, and why."""
+
+    async def promote(self, scope: str) -> None:
+        """Make what was copied writable, after the streams."""
+
+
+class Housekeeping:
+    """Work of a copier now and then, for the scopes that `discovery` has found."""
+
+    def __init__(self, world: CopierWorld, health: LinkHealth, discovery: Discovery) -> None:
+        self._world = world
+        self._health = health
+        self._discovery = discovery
+        self.attached_problems: dict[str, list[StreamProblem]] = {}
+
+    def __repr__(self) -> str:
+        return f"<Housekeeping of {self._world.link.name}>"
+
+    async def hold(self) -> None:
+        """Tell the source again and again what it need not hold any more."""
+        while True:
+            await self._health.repeat(self._send_holds)
+            await asyncio.sleep(MIRROR_HOLD_SECONDS)
+
+    async def _send_holds(self) -> None:
+        by_scope: dict[str, list[tuple[Track, Cut]]] = {}
+        for track in self._world.tracks:
+            cut = {} if track.over else _cut_to_hold(track)
+            if cut != (track.held or {}) and (cut or track.over):
+                by_scope.setdefault(track.name.scope, []).append((track, cut))
+        for scope, found in by_scope.items():
+            for at in range(0, len(found), MAX_MIRROR_STREAMS_PER_CALL):
+                part = found[at : at + MAX_MIRROR_STREAMS_PER_CALL]
+                try:
+                    await self._world.source.hold(self._world.identity, scope, [(one.name, cut) for one, cut in part])
+                except (Forbidden, NotFound, Invalid) as error:
+                    self._discovery.problems[scope] = cut_text(str(error), MAX_LINK_NOTE_CHARACTERS)
+                    break
+                for track, cut in part:
+                    track.held = cut
+
+    async def copy_attached(self, attached: AttachedCopier) -> None:
+        """Copy tables, schemas and cuts again and again."""
+        await self._discovery.listed.wait()
+        while True:
+            for scope in self.attached_scopes():
+                await self._health.pause()
+                names = [one.name for one in self._world.tracks.of_scope(scope) if one.begun and not one.over]
+                try:
+                    self.attached_problems[scope] = await attached.copy(scope, names)
+                except Unavailable as error:
+                    self._health.failed(error)
+                except SaritError as error:
+                    text = cut_text(str(error), MAX_LINK_NOTE_CHARACTERS)
+                    self.attached_problems[scope] = [StreamProblem(f"{scope}: what goes with its streams", text)]
+            await asyncio.sleep(MIRROR_ATTACHED_SECONDS)
+
+    def attached_scopes(self) -> list[str]:
+        """Return the scopes with something to copy beside their streams."""
+        return [*sorted(self._discovery.scopes), *([SYSTEM_SCOPE] if self._world.link.settings.registry else [])]
+
+    async def ask_states(self) -> None:
+        """Find out that mirrors were promoted though their sources do not grow: by one of each scope, in turn."""
+        world, turn = self._world, 0
+        while True:
+            await asyncio.sleep(MIRROR_STATES_SECONDS)
+            for scope in list(self._discovery.scopes):
+                tracks = [one for one in world.tracks.of_scope(scope) if one.begun and not one.over]
+                if any(one.promoted for one in world.tracks.of_scope(scope)):
+                    self._begin_again(tracks)
+                elif tracks:
+                    names = [tracks[turn % len(tracks)].name]
+                    try:
+                        states = await world.target.states(world.identity, scope, names)
+                    except SaritError:  # who copies finds out what is wrong
+                        continue
+                    if any(state.status is MirrorStatus.PROMOTED for state in states):
+                        self._begin_again(tracks)
+            turn += 1
+
+    def _begin_again(self, tracks: Sequence[Track]) -> None:
+        for one in tracks:
+            if not one.taken:
+                one.state = None
+                self._world.tracks.mark(one, self._world.source_ms)
+
+
+def _cut_to_hold(track: Track) -> Cut:
+    """Return the cut behind which a mirror needs everything."""
+    if track.state is None or track.state.position is None:
+        return dict(track.held or ({} if track.facts is None else track.facts.head))
+    # Where the mirror begins in the midst of an epoch, the rest of its head belongs to later ones.
+    position, head = track.state.position, track.state.head
+    later = {
+        s: at for s, at in head.items() if s not in position.lengths and SegmentId.unpack(s).epoch > position.epoch
+    }
+    return {**later, **position.lengths}
