@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING
 from sarit.controller.runner import gather_all
 from sarit.core.errors import Conflict, Forbidden, Invalid, NotFound, Truncated, Unavailable
 from sarit.mirror.copier_world import OF_A_STREAM, halved
-from sarit.mirror.limits import MAX_MIRROR_STREAMS_PER_CALL, MIRROR_FACTS_SECONDS, MIRROR_LONG_ROUNDS_AT_ONCE
+from sarit.mirror.limits import (
+    MAX_MIRROR_STREAMS_PER_CALL,
+    MIRROR_BUSY_SECONDS,
+    MIRROR_FACTS_SECONDS,
+    MIRROR_LONG_ROUNDS_AT_ONCE,
+    MIRROR_MOMENT_SECONDS,
+)
 from sarit.mirror.links import LinkState
 from sarit.mirror.order import charge, grouped
 from sarit.mirror.pieces import Pieces, read_whole
@@ -114,7 +120,7 @@ class Batch:
             track.state, track.begun = state, True
             return True
         if state.status is MirrorStatus.BUSY:
-            self._world.tracks.after(track, 1.0)
+            self._world.tracks.after(track, MIRROR_BUSY_SECONDS)
             self._put_back(track)
         elif state.status is MirrorStatus.READY:  # the mirror was deleted
             track.state = None
@@ -250,7 +256,9 @@ class Batch:
             case Nothing() | Copy():
                 track.drained = not offer.more and not track.stale and track.facts.version == offer.version
                 world.tracks.forgive(track)
-                self._put_back(track, again=offer.more)
+                if offer.more:  # the source has had no moment without a commit
+                    world.tracks.after(track, MIRROR_MOMENT_SECONDS)
+                self._put_back(track)
             case _:
                 self._fail(track, "what is staged for its mirror cannot be dropped")
 

@@ -27,6 +27,54 @@ PROMOTION_ATTEMPTS: Final = 20
 # How many bytes one call copies into a stream that keeps what a mirror gives up.
 KEPT_COPY_BYTES: Final = 32 * MIB
 
+# -- the copier
+# All bytes of a link that are read and not yet written ...
+MIRROR_IN_FLIGHT_BYTES: Final = 8 * MIB
+# ... in pieces of at least this, however slow the link is.
+MIN_MIRROR_PIECE_BYTES: Final = 4 * KIB
+# What a message says of one segment beside its bytes, for the bound on a link's speed.
+MIRROR_ITEM_BYTES: Final = 64
+# For how long a link of a given speed copies before what it copied counts.
+MIRROR_ROUND_SECONDS: Final = 2
+# How many batches of one priority class are under way ...
+MIRROR_BATCHES_AT_ONCE: Final = 4
+# ... how many long rounds in each, and how many pieces of one of these.
+MIRROR_LONG_ROUNDS_AT_ONCE: Final = 4
+MIRROR_PIECES_AT_ONCE: Final = 4
+# How long a call waits for streams to grow, and how many such calls there are for the scopes of a link.
+MIRROR_GROWN_SECONDS: Final = 20.0
+MIRROR_GROWN_CALLS: Final = 64
+# Pauses between such calls, so that streams that grow now and then share a batch: by stream, and at most.
+MIRROR_GATHER_SECONDS_PER_STREAM: Final = 0.01
+MAX_MIRROR_GATHER_SECONDS: Final = 1.0
+# How often scopes, and the streams of each scope, are listed again.
+MIRROR_SCOPES_SECONDS: Final = 15.0
+MIRROR_STREAMS_SECONDS: Final = 300.0
+# How old the facts of a stream may be when its version is another one.
+MIRROR_FACTS_SECONDS: Final = 5.0
+# How often the source learns what it need not hold any more.
+MIRROR_HOLD_SECONDS: Final = 30.0
+# How often a target is asked whether mirrors that do not grow are promoted.
+MIRROR_STATES_SECONDS: Final = 10.0
+# How often what goes with streams is copied: tables, schemas, cuts.
+MIRROR_ATTACHED_SECONDS: Final = 10.0
+# Pauses until a mirror is asked that another controller works on, and a source for a moment without a commit.
+MIRROR_BUSY_SECONDS: Final = 1.0
+MIRROR_MOMENT_SECONDS: Final = 0.2
+# Pauses after errors: of a link, and of one stream.
+MIRROR_RETRY_SECONDS: Final = 0.5
+MAX_MIRROR_RETRY_SECONDS: Final = 30.0
+MIRROR_STREAM_RETRY_SECONDS: Final = 5.0
+MAX_MIRROR_STREAM_RETRY_SECONDS: Final = 300.0
+# How often a copier checks whether all of a link is copied, or promoted.
+MIRROR_END_POLL_SECONDS: Final = 0.2
+# A time that is shorter is over, but for rounding; timers measure none that is shorter than the second.
+ROUNDING_SECONDS: Final = 1e-6
+SHORTEST_TIMER_SECONDS: Final = 1e-3
+# How often a link's row is read, and its status saved.
+LINK_POLL_SECONDS: Final = 2.0
+LINK_STATUS_SECONDS: Final = 5.0
+
 # -- links
 # How many links one installation may have, those that end in it included.
 MAX_LINKS: Final = 256
