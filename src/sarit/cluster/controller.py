@@ -193,7 +193,7 @@ class ControllerProcess:
         health.add(partial(reasons_of_session, connection.zookeeper))
         settings = ControllerSettings(
             config, config.port, config.max_api_connections, config.times, "--port", CONTROLLER_DRAIN_SECONDS,
-            jobs=JobConfig(read_catalogs(config.catalogs)), runs_jobs=config.jobs,
+            jobs=JobConfig(read_catalogs(config.catalogs)), runs_jobs=config.jobs, installation=meta.cluster,
         )  # fmt: skip
         controller = self._controller = ClusterController(
             settings, connection.registers, connection.members, env, bytes.fromhex(meta.secret), meta.containers,

@@ -115,7 +115,7 @@ class WorkerProcess:
         health.add(partial(reasons_of_session, connection.zookeeper))
         settings = ControllerSettings(
             config, 0, config.max_api_connections, config.times, quotas=False,
-            jobs=JobConfig(read_catalogs(config.catalogs)),
+            jobs=JobConfig(read_catalogs(config.catalogs)), installation=connection.meta.cluster,
         )  # fmt: skip
         name = name_of(config.machine, admin.port, env)
         worker = self._worker = ClusterWorker(

@@ -338,6 +338,18 @@ NEEDS: Final[Mapping[str, Need]] = {
     "mirrorDrop": Need(_update, _mirror),
     "mirrorRestart": Need(_update, _mirror),
     "mirrorPromote": Need(_update, _mirror),
+    # What goes with streams may be about the system's scope: there it is the schema registry, and nothing else.
+    "mirrorTables": Need(_read, _mirror, system=True),
+    "mirrorTableChanges": Need(_read, _mirror, system=True),
+    "mirrorCuts": Need(_read, _mirror),
+    "mirrorGroups": Need(_read, _mirror),
+    "mirrorBeginTables": Need(_update, _mirror, system=True),
+    "mirrorCompareTable": Need(_update, _mirror, system=True),
+    "mirrorWriteTable": Need(_update, _mirror, system=True),
+    "mirrorCutTimes": Need(_update, _mirror),
+    "mirrorAddCuts": Need(_update, _mirror),
+    "mirrorPutGroups": Need(_update, _mirror),
+    "mirrorPromoteAttached": Need(_update, _mirror, system=True),
 }
 
 

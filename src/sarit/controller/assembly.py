@@ -43,6 +43,7 @@ from sarit.core.errors import Corrupt, Exists
 from sarit.core.names import SYSTEM_SCOPE
 from sarit.env.background import Background
 from sarit.rpc.methods import PRAVEGA, SARIT
+from sarit.rpc.mirror_methods import MIRROR
 from sarit.rpc.request_limiter import RequestLimiter
 from sarit.rpc.statistics import CallStatistics
 from sarit.security.permissions import Permission
@@ -161,8 +162,10 @@ class Controller:
         # Stop transactions after the recovery sweeper, which schedules their completion.
         await self.transactions.stop()
 
-    def services(self) -> dict[str, Handler]:
-        """Return the handlers of the controller's calls, by path."""
+    def services(self, mirror: object | None = None) -> dict[str, Handler]:
+        """Return the handlers of the controller's calls, by path.
+
+        `mirror`: serves the calls of other installations for links; None: there are none."""
         groups = GroupCalls(self.groups)
         families = (
             ScopeCalls(self.catalog, self.scopes, self.assignment.members),
@@ -184,4 +187,5 @@ class Controller:
             PropertyCalls(self.catalog),
             JobCalls(self.catalog, self.jobs, self._kinds),
         )
-        return handlers(PRAVEGA, families, limiter, self._access) | handlers(SARIT, own, limiter, self._access)
+        found = handlers(PRAVEGA, families, limiter, self._access) | handlers(SARIT, own, limiter, self._access)
+        return found if mirror is None else found | handlers(MIRROR, [mirror], limiter, self._access)

@@ -43,20 +43,19 @@ class Sides(Protocol):
 
 
 class MirrorCalls:
-    """The calls of MirrorService.  `written`: notes that a link writes into a scope; None: nothing is noted."""
+    """The calls of MirrorService.  `held`: notes that a link holds streams of a scope; None: nothing is noted."""
 
-    def __init__(self, sides: Sides, written: Callable[[LinkIdentity, str], Awaitable[object]] | None = None) -> None:
-        self._source = sides.source
-        self._target = sides.target
-        self._written = written
+    def __init__(self, sides: Sides, held: Callable[[LinkIdentity, str], Awaitable[object]] | None = None) -> None:
+        self._sides = sides
+        self._held = held
         self._compressor = Compressor()
         self._transfers = asyncio.Semaphore(MAX_MIRROR_TRANSFERS)
 
     def __repr__(self) -> str:
-        return f"<MirrorCalls on {self._source!r} and {self._target!r}>"
+        return f"<MirrorCalls on {self._sides!r}>"
 
     async def mirrorSite(self, request: pb.MirrorSiteRequest) -> pb.MirrorSiteResponse:
-        site = await self._source.site()
+        site = await self._sides.source.site()
         return pb.MirrorSiteResponse(
             installation=site.installation, protocol=site.protocol, wallMs=site.wall_ms, compresses=site.compresses
         )
@@ -64,21 +63,21 @@ class MirrorCalls:
     # -- of the source -----------------------------------------------------------------------------
 
     async def mirrorScopes(self, request: pb.MirrorScopesRequest) -> pb.MirrorScopesResponse:
-        return pb.MirrorScopesResponse(scopes=await self._source.scopes(request.after))
+        return pb.MirrorScopesResponse(scopes=await self._sides.source.scopes(request.after))
 
     async def mirrorStreams(self, request: pb.MirrorStreamsRequest) -> pb.MirrorFactsResponse:
-        found = await self._source.streams(request.scope, request.after)
+        found = await self._sides.source.streams(request.scope, request.after)
         return pb.MirrorFactsResponse(streams=_begin_of(map(messages.facts_message, found)))
 
     async def mirrorFacts(self, request: pb.MirrorFactsRequest) -> pb.MirrorFactsResponse:
         names = messages.names_of(request.streams, request.scope)
-        found = await self._source.facts(request.scope, names, request.startMs)
+        found = await self._sides.source.facts(request.scope, names, request.startMs)
         return pb.MirrorFactsResponse(streams=_begin_of(map(messages.facts_message, found)))
 
     async def mirrorOffers(self, request: pb.MirrorOffersRequest) -> pb.MirrorOffersResponse:
         messages.bounded(request.positions)
         positions = [messages.position_of(each, request.scope) for each in request.positions]
-        found = await self._source.offers(request.scope, positions, max(request.limit, 1))
+        found = await self._sides.source.offers(request.scope, positions, max(request.limit, 1))
         return pb.MirrorOffersResponse(offers=_begin_of(map(messages.offer_message, found)))
 
     async def mirrorRead(self, request: pb.MirrorReadRequest) -> pb.MirrorReadResponse:
@@ -88,7 +87,7 @@ class MirrorCalls:
             raise Invalid(f"a read of a link is of at most {MAX_MIRROR_DATA_BYTES} bytes")
         async with self._transfers:
             try:
-                pieces = await self._source.read(request.scope, ranges)
+                pieces = await self._sides.source.read(request.scope, ranges)
             except Truncated as error:
                 return pb.MirrorReadResponse(truncated=True, startOffset=error.start_offset)
             return pb.MirrorReadResponse(
@@ -99,7 +98,7 @@ class MirrorCalls:
         seconds = request.waitSeconds
         if not math.isfinite(seconds) or seconds < 0:
             raise Invalid("a link waits for no such time")
-        names = await self._source.grown(
+        names = await self._sides.source.grown(
             messages.link_of(request.link), request.scope, min(seconds, MAX_MIRROR_WAIT_SECONDS)
         )
         if names is None:
@@ -109,12 +108,15 @@ class MirrorCalls:
     async def mirrorHold(self, request: pb.MirrorHoldRequest) -> pb.MirrorDone:
         messages.bounded(request.cuts)
         cuts = [(messages.stream_of(request.scope, held.stream), messages.cut_of(held.cut)) for held in request.cuts]
-        await self._source.hold(messages.link_of(request.link), request.scope, cuts)
+        link = messages.link_of(request.link)
+        if self._held is not None:
+            await self._held(link, request.scope)
+        await self._sides.source.hold(link, request.scope, cuts)
         return pb.MirrorDone()
 
     async def mirrorFence(self, request: pb.MirrorFenceRequest) -> pb.MirrorDone:
         names = messages.names_of(request.streams, request.scope)
-        await self._source.fence(messages.link_of(request.link), request.scope, names, request.lineage)
+        await self._sides.source.fence(messages.link_of(request.link), request.scope, names, request.lineage)
         return pb.MirrorDone()
 
     # -- of the target -----------------------------------------------------------------------------
@@ -123,13 +125,11 @@ class MirrorCalls:
         messages.bounded(request.streams)
         link, scope = messages.link_of(request.link), request.scope
         facts = [messages.facts_of(each, scope) for each in request.streams]
-        if self._written is not None:
-            await self._written(link, scope)
-        return _states(await self._target.begin(link, scope, facts))
+        return _states(await self._sides.target.begin(link, scope, facts))
 
     async def mirrorStates(self, request: pb.MirrorNamesRequest) -> pb.MirrorStatesResponse:
         names = messages.names_of(request.streams, request.scope)
-        return _states(await self._target.states(messages.link_of(request.link), request.scope, names))
+        return _states(await self._sides.target.states(messages.link_of(request.link), request.scope, names))
 
     async def mirrorWrite(self, request: pb.MirrorWriteRequest) -> pb.MirrorWriteResponse:
         messages.bounded(request.writes)
@@ -137,7 +137,7 @@ class MirrorCalls:
         async with self._transfers:
             pieces = split(unpack(request.data), [each.length for each in request.writes])
             writes = [_write_of(each, scope, piece) for each, piece in zip(request.writes, pieces, strict=True)]
-            written = await self._target.write(link, scope, writes)
+            written = await self._sides.target.write(link, scope, writes)
         return pb.MirrorWriteResponse(
             written=[pb.MirrorWritten(end=one.end, refused=one.refused, reason=one.reason) for one in written]
         )
@@ -145,21 +145,21 @@ class MirrorCalls:
     async def mirrorFinish(self, request: pb.MirrorFinishRequest) -> pb.MirrorStatesResponse:
         messages.bounded(request.rounds)
         rounds = [messages.round_of(each, request.scope) for each in request.rounds]
-        return _states(await self._target.finish(messages.link_of(request.link), request.scope, rounds))
+        return _states(await self._sides.target.finish(messages.link_of(request.link), request.scope, rounds))
 
     async def mirrorDrop(self, request: pb.MirrorDropRequest) -> pb.MirrorDone:
         messages.bounded(request.segments, MAX_SEGMENTS_PER_STREAM)
         staged = [(messages.stream_of(request.scope, each.stream), each.segment) for each in request.segments]
-        await self._target.drop(messages.link_of(request.link), request.scope, staged)
+        await self._sides.target.drop(messages.link_of(request.link), request.scope, staged)
         return pb.MirrorDone()
 
     async def mirrorRestart(self, request: pb.MirrorRestartRequest) -> pb.MirrorStatesResponse:
         facts = messages.facts_of(request.stream, request.scope)
-        return _states([await self._target.restart(messages.link_of(request.link), request.scope, facts)])
+        return _states([await self._sides.target.restart(messages.link_of(request.link), request.scope, facts)])
 
     async def mirrorPromote(self, request: pb.MirrorNamesRequest) -> pb.MirrorStatesResponse:
         names = messages.names_of(request.streams, request.scope)
-        return _states(await self._target.promote(messages.link_of(request.link), request.scope, names))
+        return _states(await self._sides.target.promote(messages.link_of(request.link), request.scope, names))
 
 
 def _write_of(message: pb.MirrorWrite, scope: str, data: bytes) -> Write:

@@ -80,14 +80,17 @@ def _check_peer(settings: LinkSettings) -> None:
     if settings.user and not _USER.fullmatch(settings.user):
         raise Invalid(f"{_shown(settings.user)} is no name of a user")
     if settings.password:
-        _check_password(settings.password)
+        check_password(settings.password)
     if settings.ca and (not settings.ca.startswith("/") or not _is_path(settings.ca)):
         raise Invalid(f"{_shown(settings.ca)} is no file of certificates: give its whole path on the node")
     if settings.ca and not settings.peer.startswith("tls://"):
         raise Invalid(f"there are certificates for {settings.peer}, which is no address with TLS: give tls://HOST:PORT")
 
 
-def _check_password(reference: str) -> None:
+def check_password(reference: str) -> None:
+    """Check that a reference names a password, and is not one: again when it is read, as tables may be older.
+
+    Raises Invalid."""
     # Do not show the reference: somebody may have given the password itself.
     if reference.startswith("file:"):
         path = reference.removeprefix("file:")

@@ -7,7 +7,7 @@ form of its value.  Whether it fits a stream is checked by who uses it.  All rea
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sarit.controller.model.epochs import Epoch, SegmentRange
 from sarit.core import properties
@@ -18,6 +18,7 @@ from sarit.mirror.limits import (
     MAX_MIRROR_PATH,
     MAX_MIRROR_STREAMS_PER_CALL,
     MIRROR_ID_BYTES,
+    MIRROR_MESSAGE_BYTES,
 )
 from sarit.mirror.values import (
     Lineage,
@@ -34,9 +35,11 @@ from sarit.rpc import convert
 from sarit.rpc.generated import mirror_pb2 as pb
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from sarit.controller.model.cuts import Cut
+
+T = TypeVar("T")
 
 
 def stream_of(scope: str, name: str) -> StreamName:
@@ -267,3 +270,18 @@ def names_of(names: Iterable[str], scope: str) -> list[StreamName]:
     found = [stream_of(scope, name) for name in names]
     bounded(found)
     return found
+
+
+def parts(items: Sequence[T], message: Callable[[T], Any]) -> Iterator[list[Any]]:
+    """Return the messages of items, in lists for one request each."""
+    made: list[Any] = []
+    size = 0
+    for item in items:
+        one = message(item)
+        if made and (size + one.ByteSize() > MIRROR_MESSAGE_BYTES or len(made) == MAX_MIRROR_STREAMS_PER_CALL):
+            yield made
+            made, size = [], 0
+        made.append(one)
+        size += one.ByteSize()
+    if made:
+        yield made

@@ -21,6 +21,7 @@ from sarit.core.errors import Invalid, Unauthenticated, Unavailable
 from sarit.core.names import is_internal_name
 from sarit.mirror.compression import compresses
 from sarit.mirror.limits import MIRROR_CALL_SECONDS, MIRROR_PROTOCOL
+from sarit.mirror.link_checks import check_password
 from sarit.mirror.values import Site
 from sarit.rpc.generated import mirror_pb2 as pb
 from sarit.rpc.mirror_methods import MIRROR
@@ -39,11 +40,10 @@ VARIABLE: Final = "env:"
 
 def read_password(place: str, environ: Mapping[str, str] = os.environ) -> str:
     """Return the password at a place, `file:PATH` (its first line) or `env:NAME`.  Raises Invalid."""
+    check_password(place)
     if place.startswith(FILE):
         return first_line(place.removeprefix(FILE), "the password of the link")
     name = place.removeprefix(VARIABLE)
-    if not place.startswith(VARIABLE) or not name:
-        raise Invalid("the password of a link is in a file or a variable: give file:PATH or env:NAME")
     password = environ.get(name)
     if password is None:
         raise Invalid(f"the password of the link: this process has no environment variable {name}")

@@ -18,12 +18,13 @@ from sarit.mirror.limits import (
     MIRROR_CALL_SECONDS,
     MIRROR_MESSAGE_BYTES,
 )
+from sarit.mirror.remote_attached import RemoteAttachedSource, RemoteAttachedTarget
 from sarit.mirror.values import Written
 from sarit.rpc.generated import mirror_pb2 as pb
 from sarit.rpc.mirror_methods import MIRROR
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from sarit.controller.model.cuts import Cut
     from sarit.core.names import StreamName
@@ -49,6 +50,7 @@ class RemoteSource:
 
     def __init__(self, peer: Peer) -> None:
         self._peer = peer
+        self.attached = RemoteAttachedSource(peer)
 
     def __repr__(self) -> str:
         return f"<RemoteSource {self._peer!r}>"
@@ -82,7 +84,7 @@ class RemoteSource:
     async def offers(self, scope: str, positions: Sequence[Position], limit: int) -> list[Offer | None]:
         """Return what is behind positions."""
         found: list[Offer | None] = []
-        for made in _parts(positions, messages.position_message):
+        for made in messages.parts(positions, messages.position_message):
             done = 0
             while done < len(made):
                 request = pb.MirrorOffersRequest(scope=scope, positions=made[done:], limit=limit)
@@ -120,7 +122,7 @@ class RemoteSource:
 
     async def hold(self, link: LinkIdentity, scope: str, cuts: Sequence[tuple[StreamName, Cut]]) -> None:
         """Have the peer keep what is behind cuts."""
-        for made in _parts(cuts, _held):
+        for made in messages.parts(cuts, _held):
             request = pb.MirrorHoldRequest(scope=scope, link=messages.link_message(link), cuts=made)
             await self._peer.call(MIRROR.mirrorHold, request)
 
@@ -139,6 +141,7 @@ class RemoteTarget:
 
     def __init__(self, peer: Peer) -> None:
         self._peer = peer
+        self.attached = RemoteAttachedTarget(peer)
         self._compressor = Compressor()
 
     def __repr__(self) -> str:
@@ -237,7 +240,7 @@ class RemoteTarget:
     ) -> list[MirrorState]:  # fmt: skip
         """Call a method for items, in parts, and return the states of all."""
         found: list[MirrorState] = []
-        for made in _parts(items, message):
+        for made in messages.parts(items, message):
             done = 0
             while done < len(made):
                 reply = await self._peer.call(method, request(made[done:]))
@@ -254,21 +257,6 @@ def _texts(names: Sequence[StreamName]) -> list[str]:
 def _held(item: tuple[StreamName, Cut]) -> pb.MirrorHeld:
     name, cut = item
     return pb.MirrorHeld(stream=name.stream, cut=messages.cut_message(cut))
-
-
-def _parts(items: Sequence[T], message: Callable[[T], Any]) -> Iterator[list[Any]]:
-    """Return the messages of items, in lists for one request each."""
-    made: list[Any] = []
-    size = 0
-    for item in items:
-        one = message(item)
-        if made and (size + one.ByteSize() > MIRROR_MESSAGE_BYTES or len(made) == MAX_MIRROR_STREAMS_PER_CALL):
-            yield made
-            made, size = [], 0
-        made.append(one)
-        size += one.ByteSize()
-    if made:
-        yield made
 
 
 def _check_part(answered: Sequence[Any], asked: Sequence[str]) -> None:

@@ -191,8 +191,9 @@ class ControllerPart:
         self._stores = StoreConnections(env, self._router, spec.secret)
         self._host = advertised_address(config)
         settings = ControllerSettings(
-            config, config.controller_port, config.max_api_connections, config.times, jobs=job_config(config)
-        )
+            config, config.controller_port, config.max_api_connections, config.times, jobs=job_config(config),
+            installation=spec.node,
+        )  # fmt: skip
         stores = RemoteStores(self._stores, env, self._advertised)
         self._role = ControllerRole(settings, env, stores, security)
 

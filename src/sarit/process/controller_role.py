@@ -20,6 +20,7 @@ from sarit.env.passed_sockets import listen
 from sarit.process.addresses import advertised_address, advertised_port, bound_address, naming_port
 from sarit.process.job_kinds import GivenKinds, JobKinds, JobRunners
 from sarit.process.limits import STORES_RETRY_SECONDS
+from sarit.process.mirror_site import LateCalls, LateSite
 from sarit.process.registry_tables import RegistryTables
 from sarit.process.signals import run_unless
 from sarit.rpc.grpc_server import GrpcListener
@@ -81,7 +82,8 @@ class ControllerSettings:
 
     `port_option`: the option that chose the port, for errors.  `drain_seconds`: how long calls under way may take when
     it stops.  `quotas`: follow the table of quotas.  `jobs`: for jobs that clients create; None: they cannot.
-    `runs_jobs`: run them in this process, too."""
+    `runs_jobs`: run them in this process, too.  `installation`: the id of the node or the cluster, for links to others;
+    empty: it has no links."""
 
     addressed: Addressed
     port: int
@@ -92,6 +94,7 @@ class ControllerSettings:
     quotas: bool = True
     jobs: JobConfig | None = None
     runs_jobs: bool = True
+    installation: str = ""
 
 
 class ControllerRole:
@@ -117,7 +120,9 @@ class ControllerRole:
             use_quotas=stores.use_quotas if settings.quotas else None,
             kinds=_kinds(settings.jobs, runners),
         )  # fmt: skip
-        self.listener = GrpcListener(self.controller.services(), settings.max_api_connections)
+        # The parts of links to other installations.
+        self.mirror = LateSite(self.controller, stores.tables, env, settings.installation)
+        self.listener = GrpcListener(self.controller.services(LateCalls(self.mirror)), settings.max_api_connections)
         self._settings = settings
         self._alone = workers is None
         self._env = env
@@ -155,7 +160,7 @@ class ControllerRole:
         if runners or settings.jobs is None:
             return Worker(catalog, runners or {}, self._env, among)
         calls = self.listener.handlers
-        made = JobRunners(settings.jobs, self._env, self._security, self._advertised, calls, self._schemas)
+        made = JobRunners(settings.jobs, self._env, self._security, self._advertised, calls, self._schemas, self.mirror)
         return Worker(catalog, made.by_kind(), self._env, among, made.statistics, made.close)
 
     def _advertised(self) -> str:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from sarit.client.aio import Client
     from sarit.controller.jobs import Job, JobKey, Runner, Save
     from sarit.env.ports import Env
+    from sarit.mirror.site import MirrorSite
     from sarit.process.registry_schemas import RegistrySchemas
     from sarit.process.security import Security
     from sarit.rpc.handlers import Handler
@@ -91,13 +92,15 @@ class JobWorld:
     """The client and the settings that the jobs of a process work with.
 
     `client`: of this process, which may do everything: a kind checks at creation what its job may touch.  `schemas`:
-    those of the installation, for decoders of payloads on worker threads."""
+    those of the installation, for decoders of payloads on worker threads.  `mirror`: returns the parts of links of this
+    process; raises Invalid if the installation has no id."""
 
     client: Client
     env: Env
     config: JobConfig
     schemas: SchemaSource
     statistics: JobStatistics
+    mirror: Callable[[], MirrorSite]
 
 
 class Module(Protocol):
@@ -185,17 +188,18 @@ class JobRunners:
     def __init__(
         self, config: JobConfig, env: Env, security: Security, controller: Callable[[], str],
         calls: Mapping[str, Handler],
-        schemas: Callable[[], RegistrySchemas],
+        schemas: Callable[[], RegistrySchemas], mirror: Callable[[], MirrorSite],
     ) -> None:  # fmt: skip
         """`calls`: the handlers of the controller in this process; `controller`: returns its HOST:PORT, for texts.
 
-        `schemas`: makes a reader of the schemas of the installation."""
+        `schemas`: makes a reader of the schemas of the installation.  `mirror`: see `JobWorld`."""
         self._config = config
         self._env = env
         self._security = security
         self._controller = controller
         self._calls = calls
         self._schemas = schemas
+        self._mirror = mirror
         self._opened: RegistrySchemas | None = None
         self._world: JobWorld | None = None
         self._loaded: dict[str, Runner] = {}
@@ -235,7 +239,7 @@ class JobRunners:
             )
             client = connect(own_credentials(self._security, self._env))
             self._opened = self._schemas()
-            self._world = JobWorld(client, self._env, self._config, self._opened, self.statistics)
+            self._world = JobWorld(client, self._env, self._config, self._opened, self.statistics, self._mirror)
         return self._world
 
     async def close(self) -> None:

@@ -62,7 +62,7 @@ class Node:
     def __init__(
         self, config: NodeConfig, env: Env, parts: StoreParts, damaged: Mapping[int, str] | None = None,
         security: Security | None = None, *, secret: bytes | None = None, quotas: bool = True,
-        jobs: Mapping[str, Runner] | None = None,
+        jobs: Mapping[str, Runner] | None = None, installation: str = "",
     ) -> None:  # fmt: skip
         self.config = config
         self.env = env
@@ -74,7 +74,7 @@ class Node:
         self.stores = InProcessStores(self.store, self.meters, self.store_role.scale_requests, self._store_address)
         settings = ControllerSettings(
             config, config.controller_port, config.max_api_connections, config.times, quotas=quotas,
-            jobs=job_config(config),
+            jobs=job_config(config), installation=installation,
         )  # fmt: skip
         self.controller_role = ControllerRole(
             settings, env, self.stores, self.security, share=self._share if config.one_port else None, runners=jobs
@@ -146,7 +146,8 @@ async def open_node(
     """Return a node on real disks, not started yet; the directory is claimed.  `closing`: of a log on BookKeeper."""
     node = claim.node if claim is not None else ""
     parts = await open_parts(config, env, node, metrics or Metrics(env.clock), closing or AsyncExitStack())
-    return Node(config, env, parts, claim.damaged if claim is not None else None, security)
+    damaged = claim.damaged if claim is not None else None
+    return Node(config, env, parts, damaged, security, installation=node)
 
 
 class StandaloneProcess:

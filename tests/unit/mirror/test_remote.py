@@ -12,12 +12,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sarit.controller.model.epochs import Epoch, SegmentRange, first_epoch
+from sarit.controller.model.records import CutRecord, GroupRecord, State
 from sarit.controller.service import handlers
 from sarit.core.errors import Conflict, Forbidden, Invalid, Truncated, Unavailable
 from sarit.core.names import StreamName
 from sarit.core.policies import RetentionPolicy, RetentionType, ScaleType, ScalingPolicy, StreamConfig
 from sarit.env.real import real_env
 from sarit.mirror import calls, messages, remote
+from sarit.mirror.attached_calls import AttachedCalls
+from sarit.mirror.attachments import (
+    GroupFacts,
+    PartitionState,
+    StreamCuts,
+    TableAsk,
+    TableChanges,
+    TableFacts,
+    TableState,
+    TableWrite,
+)
 from sarit.mirror.calls import MirrorCalls
 from sarit.mirror.compression import Compressor, unpack
 from sarit.mirror.limits import MAX_MIRROR_DATA_BYTES, MIRROR_PROTOCOL
@@ -57,7 +69,7 @@ class Sides:
 @asynccontextmanager
 async def peer(sides, *, installation="here", expected="", served=MIRROR, **chosen):
     """A peer at these sides; `chosen`: settings of the link."""
-    found = handlers(served, [MirrorCalls(sides)], RequestLimiter()) if served is not None else {}
+    found = handlers(served, families(sides), RequestLimiter()) if served is not None else {}
     server, port = await listen(found)
     chosen = LinkSettings(Direction.PUSH, f"127.0.0.1:{port}", **chosen)
     made = Peer(chosen, real_env(), installation, expected)
@@ -67,6 +79,10 @@ async def peer(sides, *, installation="here", expected="", served=MIRROR, **chos
         await made.close()
         server.close()
         await server.wait_closed()
+
+
+def families(sides):
+    return MirrorCalls(sides), AttachedCalls(sides)
 
 
 def over_the_wire(main, **chosen):
@@ -218,6 +234,7 @@ def test_stream_is_copied_over_the_wire(small, monkeypatch):
     if small:
         monkeypatch.setattr(calls, "MIRROR_MESSAGE_BYTES", 1)
         monkeypatch.setattr(remote, "MIRROR_MESSAGE_BYTES", 40)
+        monkeypatch.setattr(messages, "MIRROR_MESSAGE_BYTES", 40)
 
     async def main(source, target, sides):
         streams = [sides.source.create(f"app/s{number}", 2) for number in range(5)]
@@ -278,6 +295,57 @@ def test_other_calls_reach_the_sides():
         assert not (await target.states(LINK, "app", [stream.name]))[0].staged
         moved = replace(facts, head={0: 9})
         assert (await target.restart(LINK, "app", moved)).head == {0: 9}
+
+    over_the_wire(main)
+
+
+class Answers:
+    """A port of what goes with streams: returns what it is given, and notes what it was asked."""
+
+    def __init__(self, **replies):
+        self.replies = replies
+        self.asked = {}
+
+    def __getattr__(self, name):
+        async def call(*asked):
+            self.asked[name] = asked
+            return self.replies[name]
+
+        return call
+
+
+TABLE = StreamName("app", "t")
+PARTITION = PartitionState(-1, 1 << 48, 3)
+GROUP = GroupRecord(State.ACTIVE, "id", 1, 2, 3, 4, 0, 0, ((StreamName("app", "s"), ((1, 2),)),), ())
+ROWS = ((b"k", b"value"), (b"", b""), (b"gone", None))
+CHANGES = TableChanges(TABLE, 1, 5, 9, ROWS, b"a", b"", lost=True)
+TABLES = [TableFacts(TABLE, b"i" * 16, 7, 2, 8, 0, 0, (1 << 48, 5), ("edge", "core"))]
+STATE = TableState(TABLE, MirrorStatus.BUSY, (PARTITION, PARTITION), "it waits")
+CUTS_OF = [StreamCuts(TABLE, (CutRecord(5, 0, {1: 2}), CutRecord(6, 0, {1: 3})))]
+ATTACHED_CALLS = [
+    ("source", "tables", ("app", "s"), TABLES),
+    ("source", "table_changes", ("app", TableAsk(TABLE, b"i" * 16, 1, 5, b"a", b"")), CHANGES),
+    ("source", "table_changes", ("app", TableAsk(TABLE, b"i" * 16, 1, -1)), replace(CHANGES, high=None, since=-1)),
+    ("source", "cuts", ("app", [(TABLE, 5)]), CUTS_OF),
+    ("source", "groups", ("app", ""), [GroupFacts("g", GROUP)]),
+    ("target", "begin_tables", (LINK, "app", TABLES), [STATE]),
+    ("target", "compare_table", (LINK, "app", TABLE, 1), STATE),
+    ("target", "write_table", (LINK, "app", TableWrite(CHANGES, PARTITION, ends_comparison=True)), STATE),
+    ("target", "cut_times", (LINK, "app", [TABLE]), [77]),
+    ("target", "add_cuts", (LINK, "app", CUTS_OF), None),
+    ("target", "put_groups", (LINK, "app", [GroupFacts("g", GROUP)]), ["its readers are online"]),
+    ("target", "promote_attached", (LINK, "_system"), [replace(STATE, name=StreamName("_system", "registry"))]),
+]
+
+
+@pytest.mark.parametrize(("side", "call", "asked", "reply"), ATTACHED_CALLS)
+def test_what_goes_with_streams_arrives_as_it_was_sent(side, call, asked, reply):
+    async def main(source, target, sides):
+        answers = Answers(**{call: reply})
+        getattr(sides, side).attached = answers
+        found = await getattr((source if side == "source" else target).attached, call)(*asked)
+        assert answers.asked[call] == asked
+        assert found == reply
 
     over_the_wire(main)
 
@@ -383,7 +451,7 @@ def test_peer_without_links_is_refused():
 def test_peer_that_is_away_is_reached_when_it_is_back():
     async def main():
         sides = Sides(MemorySource("there"), MemoryTarget("there"))
-        found = handlers(MIRROR, [MirrorCalls(sides)], RequestLimiter())
+        found = handlers(MIRROR, families(sides), RequestLimiter())
         server, port = await listen(found)
         server.close()
         await server.wait_closed()
@@ -404,20 +472,20 @@ def test_peer_that_is_away_is_reached_when_it_is_back():
 
 
 def test_password_is_read_from_its_place_and_never_shown(tmp_path):
-    file = tmp_path / "password"
+    file = tmp_path / "link.password"
     file.write_text("secret\nnot this\n")
     assert read_password(f"file:{file}") == "secret"
-    assert read_password("env:LINK_PASSWORD", {"LINK_PASSWORD": "secret2"}) == "secret2"
-    for place in (f"file:{file}.gone", "env:LINK_PASSWORD", "env:", "secret", ""):
+    assert read_password("env:SARIT_LINK_NORTH", {"SARIT_LINK_NORTH": "secret2"}) == "secret2"
+    for place in (f"file:{tmp_path}/gone.password", "env:SARIT_LINK_NORTH", "env:", "secret", ""):
         with pytest.raises(Invalid) as refused:
             read_password(place, {})
-        assert "password of" in str(refused.value)
+        assert "password" in str(refused.value)
         assert "secret" not in str(refused.value)
 
 
 def test_log_in_that_was_refused_is_read_again(tmp_path):
     """An administrator writes another password into the file, and the link goes on."""
-    file = tmp_path / "password"
+    file = tmp_path / "link.password"
     file.write_text("old")
     seen = []
 
@@ -440,7 +508,7 @@ def test_log_in_that_was_refused_is_read_again(tmp_path):
         from sarit.core.errors import Unauthenticated
 
         sides = Sides(MemorySource("there"), MemoryTarget("there"))
-        server, port = await listen(handlers(MIRROR, [MirrorCalls(sides)], RequestLimiter(), Access()))
+        server, port = await listen(handlers(MIRROR, families(sides), RequestLimiter(), Access()))
         chosen = LinkSettings(Direction.PUSH, f"127.0.0.1:{port}", user="link", password=f"file:{file}")
         made = Peer(chosen, real_env(), "here")
         source = RemoteSource(made)
@@ -461,7 +529,7 @@ def test_log_in_that_was_refused_is_read_again(tmp_path):
 
 def test_password_is_not_sent_to_another_machine_in_clear_text(tmp_path, monkeypatch):
     monkeypatch.delenv("SARIT_PLAIN_PASSWORDS", raising=False)
-    file = tmp_path / "password"
+    file = tmp_path / "link.password"
     file.write_text("secret")
     chosen = LinkSettings(Direction.PUSH, "192.0.2.1:9090", user="link", password=f"file:{file}")
 

@@ -10,10 +10,19 @@ COLUMNS = (None, "nobody", "stranger", "reader", "writer", "root")
 ANYBODY, LOGGED_IN, READS, WRITES, ADMIN = "++++++", "-+++++", "-xx+++", "-xxx++", "-xxxx+"
 NOT_EVEN_ADMIN = "-xxxxx"
 # The calls between installations, by their own resource: no right on a scope gives one.
-MIRROR_READS = {"mirrorStreams", "mirrorFacts", "mirrorOffers", "mirrorRead", "mirrorGrown"}
+MIRROR_READS = {
+    "mirrorStreams", "mirrorFacts", "mirrorOffers", "mirrorRead", "mirrorGrown", "mirrorTables", "mirrorTableChanges",
+    "mirrorCuts", "mirrorGroups",
+}  # fmt: skip
 MIRROR_WRITES = {
     "mirrorHold", "mirrorFence", "mirrorBegin", "mirrorStates", "mirrorWrite", "mirrorFinish", "mirrorDrop",
-    "mirrorRestart", "mirrorPromote",
+    "mirrorRestart", "mirrorPromote", "mirrorBeginTables", "mirrorCompareTable", "mirrorWriteTable", "mirrorCutTimes",
+    "mirrorAddCuts", "mirrorPutGroups", "mirrorPromoteAttached",
+}  # fmt: skip
+# About the system's scope: the schema registry.
+MIRRORS_OF_SYSTEM = {
+    "mirrorTables", "mirrorTableChanges", "mirrorBeginTables", "mirrorCompareTable", "mirrorWriteTable",
+    "mirrorPromoteAttached",
 }  # fmt: skip
 
 CALLS = {
@@ -43,7 +52,7 @@ CALLS = {
 # What may be asked of the scope whose tables the rules are in.
 ABOUT_SYSTEM = {
     "checkScopeExists": LOGGED_IN, "listStreamsInScope": ADMIN, "listStreamsInScopeForTag": ADMIN,
-    "streamConfigs": ADMIN, "listKeyValueTablesInScope": ADMIN,
+    "streamConfigs": ADMIN, "listKeyValueTablesInScope": ADMIN, **dict.fromkeys(MIRRORS_OF_SYSTEM, ADMIN),
 }  # fmt: skip
 # Names that a thing can have, or by which official clients ask for it.
 NAMES = ["s", "_RGs", "_MARKs", "_MARKx", "s_kvtable", "..", "-", "_x"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sarit.controller.access import NEEDS as CALLS
 from sarit.rpc.methods import PRAVEGA, SARIT
+from sarit.rpc.mirror_methods import MIRROR
 from sarit.security.permissions import Permission
 from sarit.store.server.access import CONTROLLERS_ONLY
 from sarit.store.server.access import NEEDS as REQUESTS
@@ -16,7 +17,8 @@ NOT_SERVED = {"FlushToStorage", "ListStorageChunks", "CheckChunkExistence", "Get
 
 
 def test_every_call_of_the_controller_has_an_entry():
-    names = {method.name for service in (PRAVEGA.service, SARIT.service) for method in service.methods}
+    services = PRAVEGA.service, SARIT.service, MIRROR.service
+    names = {method.name for service in services for method in service.methods}
     assert names == set(CALLS)
     assert [name for name, need in CALLS.items() if need.anonymous] == ["getControllerServerList"]
 

@@ -427,3 +427,235 @@ class MirrorRestartRequest(_message.Message):
     link: MirrorLink
     stream: MirrorFacts
     def __init__(self, scope: _Optional[str] = ..., link: _Optional[_Union[MirrorLink, _Mapping]] = ..., stream: _Optional[_Union[MirrorFacts, _Mapping]] = ...) -> None: ...
+
+class MirrorTableFacts(_message.Message):
+    __slots__ = ("table", "creationId", "createdMs", "partitions", "primaryKeyLength", "secondaryKeyLength", "rolloverBytes", "positions", "path")
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    CREATIONID_FIELD_NUMBER: _ClassVar[int]
+    CREATEDMS_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    PRIMARYKEYLENGTH_FIELD_NUMBER: _ClassVar[int]
+    SECONDARYKEYLENGTH_FIELD_NUMBER: _ClassVar[int]
+    ROLLOVERBYTES_FIELD_NUMBER: _ClassVar[int]
+    POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    table: str
+    creationId: bytes
+    createdMs: int
+    partitions: int
+    primaryKeyLength: int
+    secondaryKeyLength: int
+    rolloverBytes: int
+    positions: _containers.RepeatedScalarFieldContainer[int]
+    path: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, table: _Optional[str] = ..., creationId: _Optional[bytes] = ..., createdMs: _Optional[int] = ..., partitions: _Optional[int] = ..., primaryKeyLength: _Optional[int] = ..., secondaryKeyLength: _Optional[int] = ..., rolloverBytes: _Optional[int] = ..., positions: _Optional[_Iterable[int]] = ..., path: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class MirrorPartition(_message.Message):
+    __slots__ = ("source", "position", "comparison")
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    COMPARISON_FIELD_NUMBER: _ClassVar[int]
+    source: int
+    position: int
+    comparison: int
+    def __init__(self, source: _Optional[int] = ..., position: _Optional[int] = ..., comparison: _Optional[int] = ...) -> None: ...
+
+class MirrorTableState(_message.Message):
+    __slots__ = ("table", "status", "partitions", "reason")
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    table: str
+    status: int
+    partitions: _containers.RepeatedCompositeFieldContainer[MirrorPartition]
+    reason: str
+    def __init__(self, table: _Optional[str] = ..., status: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[MirrorPartition, _Mapping]]] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class MirrorRow(_message.Message):
+    __slots__ = ("key", "value", "removed")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    REMOVED_FIELD_NUMBER: _ClassVar[int]
+    key: bytes
+    value: bytes
+    removed: bool
+    def __init__(self, key: _Optional[bytes] = ..., value: _Optional[bytes] = ..., removed: _Optional[bool] = ...) -> None: ...
+
+class MirrorTableChanges(_message.Message):
+    __slots__ = ("table", "partition", "since", "until", "rows", "low", "high", "lost")
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    LOW_FIELD_NUMBER: _ClassVar[int]
+    HIGH_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
+    table: str
+    partition: int
+    since: int
+    until: int
+    rows: _containers.RepeatedCompositeFieldContainer[MirrorRow]
+    low: bytes
+    high: bytes
+    lost: bool
+    def __init__(self, table: _Optional[str] = ..., partition: _Optional[int] = ..., since: _Optional[int] = ..., until: _Optional[int] = ..., rows: _Optional[_Iterable[_Union[MirrorRow, _Mapping]]] = ..., low: _Optional[bytes] = ..., high: _Optional[bytes] = ..., lost: _Optional[bool] = ...) -> None: ...
+
+class MirrorStreamCuts(_message.Message):
+    __slots__ = ("stream", "cuts")
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    CUTS_FIELD_NUMBER: _ClassVar[int]
+    stream: str
+    cuts: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, stream: _Optional[str] = ..., cuts: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class MirrorGroup(_message.Message):
+    __slots__ = ("group", "record")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    RECORD_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    record: bytes
+    def __init__(self, group: _Optional[str] = ..., record: _Optional[bytes] = ...) -> None: ...
+
+class MirrorPageRequest(_message.Message):
+    __slots__ = ("scope", "after")
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    scope: str
+    after: str
+    def __init__(self, scope: _Optional[str] = ..., after: _Optional[str] = ...) -> None: ...
+
+class MirrorTablesResponse(_message.Message):
+    __slots__ = ("tables",)
+    TABLES_FIELD_NUMBER: _ClassVar[int]
+    tables: _containers.RepeatedCompositeFieldContainer[MirrorTableFacts]
+    def __init__(self, tables: _Optional[_Iterable[_Union[MirrorTableFacts, _Mapping]]] = ...) -> None: ...
+
+class MirrorTableChangesRequest(_message.Message):
+    __slots__ = ("scope", "table", "creationId", "partition", "since", "start", "end")
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    CREATIONID_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    scope: str
+    table: str
+    creationId: bytes
+    partition: int
+    since: int
+    start: bytes
+    end: bytes
+    def __init__(self, scope: _Optional[str] = ..., table: _Optional[str] = ..., creationId: _Optional[bytes] = ..., partition: _Optional[int] = ..., since: _Optional[int] = ..., start: _Optional[bytes] = ..., end: _Optional[bytes] = ...) -> None: ...
+
+class MirrorCutsRequest(_message.Message):
+    __slots__ = ("scope", "after")
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    scope: str
+    after: _containers.RepeatedCompositeFieldContainer[MirrorAfter]
+    def __init__(self, scope: _Optional[str] = ..., after: _Optional[_Iterable[_Union[MirrorAfter, _Mapping]]] = ...) -> None: ...
+
+class MirrorAfter(_message.Message):
+    __slots__ = ("stream", "timeMs")
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    TIMEMS_FIELD_NUMBER: _ClassVar[int]
+    stream: str
+    timeMs: int
+    def __init__(self, stream: _Optional[str] = ..., timeMs: _Optional[int] = ...) -> None: ...
+
+class MirrorCutsResponse(_message.Message):
+    __slots__ = ("cuts",)
+    CUTS_FIELD_NUMBER: _ClassVar[int]
+    cuts: _containers.RepeatedCompositeFieldContainer[MirrorStreamCuts]
+    def __init__(self, cuts: _Optional[_Iterable[_Union[MirrorStreamCuts, _Mapping]]] = ...) -> None: ...
+
+class MirrorGroupsResponse(_message.Message):
+    __slots__ = ("groups",)
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    groups: _containers.RepeatedCompositeFieldContainer[MirrorGroup]
+    def __init__(self, groups: _Optional[_Iterable[_Union[MirrorGroup, _Mapping]]] = ...) -> None: ...
+
+class MirrorBeginTablesRequest(_message.Message):
+    __slots__ = ("scope", "link", "tables")
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    LINK_FIELD_NUMBER: _ClassVar[int]
+    TABLES_FIELD_NUMBER: _ClassVar[int]
+    scope: str
+    link: MirrorLink
+    tables: _containers.RepeatedCompositeFieldContainer[MirrorTableFacts]
+    def __init__(self, scope: _Optional[str] = ..., link: _Optional[_Union[MirrorLink, _Mapping]] = ..., tables: _Optional[_Iterable[_Union[MirrorTableFacts, _Mapping]]] = ...) -> None: ...
+
+class MirrorTableStatesResponse(_message.Message):
+    __slots__ = ("states",)
+    STATES_FIELD_NUMBER: _ClassVar[int]
+    states: _containers.RepeatedCompositeFieldContainer[MirrorTableState]
+    def __init__(self, states: _Optional[_Iterable[_Union[MirrorTableState, _Mapping]]] = ...) -> None: ...
+
+class MirrorCompareTableRequest(_message.Message):
+    __slots__ = ("scope", "link", "table", "partition")
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    LINK_FIELD_NUMBER: _ClassVar[int]
+    TABLE_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    scope: str
+    link: MirrorLink
+    table: str
+    partition: int
+    def __init__(self, scope: _Optional[str] = ..., link: _Optional[_Union[MirrorLink, _Mapping]] = ..., table: _Optional[str] = ..., partition: _Optional[int] = ...) -> None: ...
+
+class MirrorWriteTableRequest(_message.Message):
+    __slots__ = ("scope", "link", "changes", "state", "endsComparison")
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    LINK_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    ENDSCOMPARISON_FIELD_NUMBER: _ClassVar[int]
+    scope: str
+    link: MirrorLink
+    changes: MirrorTableChanges
+    state: MirrorPartition
+    endsComparison: bool
+    def __init__(self, scope: _Optional[str] = ..., link: _Optional[_Union[MirrorLink, _Mapping]] = ..., changes: _Optional[_Union[MirrorTableChanges, _Mapping]] = ..., state: _Optional[_Union[MirrorPartition, _Mapping]] = ..., endsComparison: _Optional[bool] = ...) -> None: ...
+
+class MirrorCutTimesResponse(_message.Message):
+    __slots__ = ("timesMs",)
+    TIMESMS_FIELD_NUMBER: _ClassVar[int]
+    timesMs: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, timesMs: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class MirrorAddCutsRequest(_message.Message):
+    __slots__ = ("scope", "link", "cuts")
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    LINK_FIELD_NUMBER: _ClassVar[int]
+    CUTS_FIELD_NUMBER: _ClassVar[int]
+    scope: str
+    link: MirrorLink
+    cuts: _containers.RepeatedCompositeFieldContainer[MirrorStreamCuts]
+    def __init__(self, scope: _Optional[str] = ..., link: _Optional[_Union[MirrorLink, _Mapping]] = ..., cuts: _Optional[_Iterable[_Union[MirrorStreamCuts, _Mapping]]] = ...) -> None: ...
+
+class MirrorPutGroupsRequest(_message.Message):
+    __slots__ = ("scope", "link", "groups")
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    LINK_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    scope: str
+    link: MirrorLink
+    groups: _containers.RepeatedCompositeFieldContainer[MirrorGroup]
+    def __init__(self, scope: _Optional[str] = ..., link: _Optional[_Union[MirrorLink, _Mapping]] = ..., groups: _Optional[_Iterable[_Union[MirrorGroup, _Mapping]]] = ...) -> None: ...
+
+class MirrorPutGroupsResponse(_message.Message):
+    __slots__ = ("reasons",)
+    REASONS_FIELD_NUMBER: _ClassVar[int]
+    reasons: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, reasons: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class MirrorPromoteAttachedRequest(_message.Message):
+    __slots__ = ("scope", "link")
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    LINK_FIELD_NUMBER: _ClassVar[int]
+    scope: str
+    link: MirrorLink
+    def __init__(self, scope: _Optional[str] = ..., link: _Optional[_Union[MirrorLink, _Mapping]] = ...) -> None: ...

@@ -1,0 +1,55 @@
+"""This installation as the source and the target of links: its two ports, its links, and the calls of its peers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from sarit.core.errors import Invalid
+from sarit.core.names import is_internal_name
+from sarit.mirror.link_table import LinkTable
+from sarit.mirror.source import LocalSource
+from sarit.mirror.target import LocalTarget
+
+if TYPE_CHECKING:
+    from sarit.controller.assembly import Controller
+    from sarit.controller.ports import Tables
+    from sarit.env.ports import Env
+    from sarit.mirror.links import Link
+    from sarit.mirror.peer import Peer
+    from sarit.mirror.sides import MirrorSource, MirrorTarget
+
+
+class MirrorSite:
+    """The parts of links on one controller: `source`, `target`, `links`.
+
+    `tables`: where links are stored.  `installation`: the id of the node or of the cluster."""
+
+    def __init__(self, controller: Controller, tables: Tables, env: Env, installation: str) -> None:
+        if not is_internal_name(installation):
+            raise Invalid("this installation has no id, and without one it has no links")
+        self.installation = installation
+        self.links = LinkTable(tables, installation, env.clock.wall_ms)
+        source = LocalSource(controller.catalog, controller.streams, controller.segments, env, installation)
+        self.source = cast("MirrorSource", source)
+        target = LocalTarget(
+            controller.catalog, controller.streams, controller.scopes, controller.segments, env, installation,
+            links=self.links,
+        )  # fmt: skip
+        self.target = cast("MirrorTarget", target)
+        self._env = env
+
+    def __repr__(self) -> str:
+        return f"<MirrorSite {self.installation}>"
+
+    def families(self) -> tuple[object, ...]:
+        """Return what serves the calls of MirrorService, method by method."""
+        from sarit.mirror.attached_calls import AttachedCalls
+        from sarit.mirror.calls import MirrorCalls
+
+        return MirrorCalls(self, self.links.passive), AttachedCalls(self)
+
+    def peer(self, link: Link) -> Peer:
+        """Return the peer of a link; the caller closes it."""
+        from sarit.mirror.peer import Peer
+
+        return Peer(link.settings, self._env, self.installation, link.peer_installation)

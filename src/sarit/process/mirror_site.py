@@ -1,0 +1,64 @@
+"""The links of the installation of a process, made when the first call or job of a link comes.
+
+A process without links pays for none of it: `sarit.mirror` is not imported before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sarit.rpc.mirror_methods import MIRROR
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from sarit.controller.assembly import Controller
+    from sarit.controller.ports import Tables
+    from sarit.env.ports import Env
+    from sarit.mirror.site import MirrorSite
+
+
+class LateSite:
+    """Makes the site of a controller once, when it is first asked for.  `installation`: as of `MirrorSite`."""
+
+    def __init__(self, controller: Controller, tables: Tables, env: Env, installation: str) -> None:
+        self._controller = controller
+        self._tables = tables
+        self._env = env
+        self._installation = installation
+        self._made: MirrorSite | None = None
+
+    def __repr__(self) -> str:
+        return f"<LateSite {self._made!r}>"
+
+    def __call__(self) -> MirrorSite:
+        """Return the site.  Raises Invalid: the installation has no id."""
+        if self._made is None:
+            from sarit.mirror.site import MirrorSite
+
+            self._made = MirrorSite(self._controller, self._tables, self._env, self._installation)
+        return self._made
+
+
+class LateCalls:
+    """The calls of MirrorService, each an attribute, on a site that is made by the first of them."""
+
+    def __init__(self, site: Callable[[], MirrorSite]) -> None:
+        self._site = site
+        self._families: tuple[object, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<LateCalls on {self._site!r}>"
+
+    def __getattr__(self, name: str) -> Callable[[Any], Awaitable[Any]]:
+        if name not in MIRROR:
+            raise AttributeError(f"MirrorService has no call {name}")
+
+        async def call(request: Any) -> Any:
+            if not self._families:
+                self._families = self._site().families()
+            (method,) = (getattr(family, name) for family in self._families if hasattr(family, name))
+            return await method(request)
+
+        call.__name__ = name
+        return call
