@@ -14,6 +14,7 @@ from sarit.core.errors import Exists, Invalid
 from sarit.core.limits import NOT_EXISTS
 from sarit.core.names import MARK_PREFIX, StreamName, is_user_name
 from sarit.core.policies import RetentionType
+from sarit.mirror.divergence import next_lineage
 from sarit.mirror.mirror_checks import check_facts
 from sarit.mirror.mirror_records import MirrorRecord, encode_mirror
 from sarit.mirror.values import MirrorState, MirrorStatus
@@ -95,6 +96,16 @@ class Beginnings:
                 "or promote it under another name",
             )
         return None
+
+    @staticmethod
+    def is_former_source(link: LinkIdentity, facts: StreamFacts, mirror: Mirror) -> bool:
+        """Return whether a stream that is no mirror is the same one that the facts are of, or was before a promotion.
+
+        Not if the link wrote it until it was promoted: that link is answered with the promotion."""
+        if mirror.record.mirrored or mirror.creation_id != facts.creation_id:
+            return False
+        promoted = mirror.row.link.link_id == link.link_id and bool(mirror.row.lineages or mirror.row.promoting)
+        return not promoted or next_lineage(mirror.row.lineages, facts.lineages) is not None
 
     @staticmethod
     def is_current(link: LinkIdentity, facts: StreamFacts, mirror: Mirror) -> bool:

@@ -64,7 +64,13 @@ class Promotion:
         return f"<Promotion in installation {self._installation}>"
 
     async def promote(self, link: LinkIdentity, name: StreamName) -> MirrorState:
-        """Promote one mirror.  Returns PROMOTED, also if it was promoted before; or REFUSED, or BUSY."""
+        """Promote one mirror.  Returns PROMOTED, also if it was promoted before; or REFUSED, or BUSY.
+
+        The mirror of its watermarks is promoted before it: a stream that writers write needs one for new watermarks."""
+        if streams.has_mark(name.stream):
+            mark = await self.promote(link, streams.mark_of(name))
+            if mark.status is MirrorStatus.BUSY:
+                return replace(mark, name=name)
         for _ in range(PROMOTION_ATTEMPTS):
             with suppress(Conflict):  # another controller changed the stream: read again
                 return await self._promote(link, name)
@@ -108,7 +114,7 @@ class Promotion:
         lineage = known.row.promoting
         lineage = replace(lineage, ends=await self._ends(name, known.record, lineage.epoch))
         # From now on the stream came here by no other installation.
-        row = replace(known.row, path=(), lineages=(*known.row.lineages, lineage), promoting=None)
+        row = replace(known.row, path=(), lineages=(*known.row.lineages, lineage), promoting=None, head={})
         await put_known(self._catalog, name, known, row)
         await self._finish_round(name)  # a late copier may have staged something meanwhile
         return row

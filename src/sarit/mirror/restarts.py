@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sarit.controller.model.epochs import known_segments
 from sarit.controller.model.streams import has_mark, head
 from sarit.core.names import SegmentId, StreamName, is_user_name
+from sarit.mirror.mirror_checks import before_head
 from sarit.mirror.mirror_rows import find_known
 from sarit.mirror.values import MirrorState, MirrorStatus
 
 if TYPE_CHECKING:
     from sarit.controller.model.cuts import Cut
+    from sarit.controller.model.records import StreamRecord
     from sarit.controller.ports import Segments
     from sarit.controller.streams import Streams
     from sarit.mirror.kept_copies import KeptCopies
@@ -37,16 +40,17 @@ class Restarts:
         """Keep a copy of a mirror, and delete it.  Returns how many bytes are lost so far, as far as it is known; or
         BUSY: there is more to copy.  The caller has finished a decided round.
 
-        0 bytes are lost also if the mirror does not exist, or begins at the head of the facts already."""
+        Nothing is done, and 0 returned, if the mirror does not exist, or lacks nothing before the head of the facts:
+        then an earlier call has begun it again."""
         name = facts.name
         await self._streams.complete_pending(name)
         known = await find_known(self._streams.catalog, name)
         if known is None or known.row is None or known.row.link.link_id != link.link_id or not known.record.mirrored:
             return 0
         starts = head(known.record)
-        if starts == facts.head:
-            return 0
         lengths = await self._lengths(name, [s.segment for s in known.record.current.segments])
+        if not has_gap(known.record, lengths, facts):
+            return 0
         lost = known.row.lost + lost_bytes(lengths, facts.head)
         if has_mark(name.stream) and any(at > starts.get(s, 0) for s, at in lengths.items()):
             into = kept_name(name, known.record.current.number, lengths)
@@ -58,6 +62,14 @@ class Restarts:
     async def _lengths(self, name: StreamName, segments: list[int]) -> Cut:
         infos = await self._segments.infos([name.segment(SegmentId.unpack(s)) for s in segments])
         return {s: info.length for s, info in zip(segments, infos, strict=True) if info is not None}
+
+
+def has_gap(record: StreamRecord, lengths: Cut, facts: StreamFacts) -> bool:
+    """Return whether bytes, or segments, are missing between the end of a mirror and the head of its source."""
+    known = known_segments([*record.epochs, facts.first])
+    if any(at > lengths[s] for s, at in facts.head.items() if s in lengths):
+        return True
+    return any(before_head(s, facts.head, known) for s in record.current.segments)
 
 
 def lost_bytes(lengths: Cut, begins: Cut) -> int:

@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from sarit.controller.model.epochs import creation_epoch
 from sarit.controller.model.records import State
 from sarit.controller.runner import gather_all
-from sarit.core.errors import Conflict, Invalid, NotFound, SaritError, Sealed, Unavailable
+from sarit.core.errors import Conflict, Invalid, NotFound, SaritError, Sealed
 from sarit.core.names import SegmentId
 from sarit.mirror.beginnings import Beginnings, refusal, refused
+from sarit.mirror.divergence import Divergence
+from sarit.mirror.kept_copies import KeptCopies
 from sarit.mirror.limits import (
     MAX_LINK_SCOPES_SEEN,
     MAX_MIRROR_STREAMS_PER_CALL,
@@ -30,6 +32,8 @@ from sarit.mirror.limits import (
 )
 from sarit.mirror.mirror_checks import check_link, check_round, check_scope, order_of
 from sarit.mirror.open_mirrors import Mirror, OpenMirrors
+from sarit.mirror.promotion import Promotion
+from sarit.mirror.restarts import Restarts
 from sarit.mirror.round_steps import RoundSteps
 from sarit.mirror.staging import Staging
 from sarit.mirror.values import MirrorState, MirrorStatus, Position, Site, Written
@@ -73,6 +77,10 @@ class LocalTarget:
         self._staging = Staging(segments)
         self._steps = RoundSteps(self._mirrors, streams.runner, self._staging)
         self._beginnings = Beginnings(self._mirrors, streams, scopes, installation)
+        copies = KeptCopies(catalog, segments, env)
+        self._promotion = Promotion(streams, segments, env, installation, self.resolve)
+        self._divergence = Divergence(streams, segments, copies)
+        self._restarts = Restarts(streams, segments, copies)
 
     def __repr__(self) -> str:
         return f"<LocalTarget of installation {self._installation}>"
@@ -100,7 +108,7 @@ class LocalTarget:
         outcomes: dict[int, Outcome] = {}
 
         async def one(at: int) -> None:
-            outcomes[at] = await self._begin(link, scope, streams[at], known[at])
+            outcomes[at] = await self._begin(link, scope, streams[at], known[at], discard=discard_divergent)
 
         order = order_of(streams)
         marks = [at for at in order if streams[at].name.stream.startswith("_")]
@@ -116,11 +124,17 @@ class LocalTarget:
                 self._recorded.clear()
             self._recorded.add((link.link_id, scope))
 
-    async def _begin(self, link: LinkIdentity, scope: str, facts: StreamFacts, known: Mirror | None) -> Outcome:
+    async def _begin(
+        self, link: LinkIdentity, scope: str, facts: StreamFacts, known: Mirror | None, *, discard: bool
+    ) -> Outcome:
         if (no := self._beginnings.impossible(scope, facts)) is not None:
             return no
         if known is not None and self._beginnings.is_current(link, facts, known):
             return known
+        if known is not None and self._beginnings.is_former_source(link, facts, known):
+            no = await self._rejoin(link, facts, discard=discard)
+            if no is not None:
+                return no
 
         async def work(mirror: Mirror | None) -> Outcome | None:
             if mirror is None:
@@ -314,11 +328,37 @@ class LocalTarget:
 
     async def restart(self, link: LinkIdentity, scope: str, facts: StreamFacts) -> MirrorState:
         """Begin a mirror again at the head in `facts`."""
-        raise Unavailable("a mirror cannot be begun again yet")
+        _check(link, scope, [facts.name])
+        if (no := self._beginnings.impossible(scope, facts)) is not None:
+            return no
+        (known,) = await self._mirrors.read(scope, [facts.name])
+        if known is not None and (no := refusal(link, known)) is not None:
+            return no
+        await self.resolve(facts.name)
+        lost = await self._restarts.clear(link, facts)
+        if isinstance(lost, MirrorState):
+            return lost
+        outcome = await self._begin(link, scope, facts, None, discard=False)
+        if lost and isinstance(outcome, Mirror):
+            outcome = await self._locked(facts.name, lambda mirror: self._count_lost(link, mirror, lost))
+        return (await self._described(scope, [outcome]))[0]
+
+    async def _count_lost(self, link: LinkIdentity, mirror: Mirror | None, lost: int) -> Outcome | None:
+        if mirror is None or refusal(link, mirror) is not None or mirror.row.lost >= lost:
+            return mirror
+        return await self._mirrors.store(mirror, row=replace(mirror.row, lost=lost))
 
     async def promote(self, link: LinkIdentity, scope: str, names: Sequence[StreamName]) -> list[MirrorState]:
-        """Make streams of mirrors, for writers."""
-        raise Unavailable("mirrors cannot be promoted yet")
+        """Make streams of mirrors, for writers; a stream's watermarks with it."""
+        _check(link, scope, names)
+        return await _in_parts(names, lambda name: self._promotion.promote(link, name))
+
+    async def _rejoin(self, link: LinkIdentity, facts: StreamFacts, *, discard: bool) -> MirrorState | None:
+        """Make a former source the mirror of the promoted stream in `facts`, or delete it, or return why not."""
+        for _ in range(MIRROR_TRIES):
+            with suppress(Conflict):
+                return await self._divergence.rejoin(link, facts, discard=discard)
+        return MirrorState(facts.name, MirrorStatus.BUSY, reason=f"stream {facts.name} is changed by others")
 
     async def _locked(self, name: StreamName, work: Callable[[Mirror | None], Awaitable[Outcome | None]]) -> Outcome:
         """Do `work` on a mirror without pending work, under the stream's lock, until it returns something.
