@@ -15,7 +15,7 @@ from sarit.mirror.divergence import Divergence, next_lineage
 from sarit.mirror.kept_copies import KeptCopies
 from sarit.mirror.mirror_records import MirrorRecord
 from sarit.mirror.mirror_rows import find_known, put_known
-from sarit.mirror.restarts import Restarts, kept_name, lost_bytes
+from sarit.mirror.restarts import Restarts, has_gap, kept_name, lost_bytes
 from sarit.mirror.values import Lineage, LinkIdentity, MirrorStatus, StreamFacts
 from tests.unit.controller.fakes import Crash, crash_at
 from tests.unit.controller.world import STREAM, World, halves, run, segment, stream_with
@@ -267,3 +267,24 @@ def test_lost_bytes_are_those_between_the_mirror_and_the_head() -> None:
     assert lost_bytes({1: 10, 2: 5}, {1: 15, 2: 3, 3: 7}) == 5
     long = StreamName("s", "n" * 245)
     assert kept_name(long, 1, {1: 2}) == StreamName("s", "before-1-2")
+
+
+def test_a_gap_is_what_lies_between_the_end_of_a_mirror_and_the_head_of_its_source() -> None:
+    async def main() -> None:
+        world = World()
+        controller = await world.controller()
+        await source(controller, world)
+        record = (await controller.catalog.require(STREAM)).record
+        facts = await facts_of(controller)
+        lengths = dict(zip(ids(1, 1, 2), (7, 4), strict=True))
+        first = record.current
+        for head, expected in (
+            ({0: 0}, False),
+            (dict(zip(ids(1, 1, 2), (7, 4), strict=True)), False),
+            (dict(zip(ids(1, 1, 2), (7, 5), strict=True)), True),
+            ({**dict.fromkeys(ids(1, 2), 0), **dict.fromkeys(ids(2, 3, 4), 0)}, True),
+        ):
+            begins = record.epochs[0] if 0 in head else first
+            assert has_gap(record, lengths, replace(facts, head=head, first=begins)) is expected
+
+    run(main())
