@@ -117,6 +117,11 @@ def stream_key(stream: str) -> bytes:
     return STREAMS + stream.encode()
 
 
+def link_key(link: str) -> bytes:
+    """Return the key of a link in the table of links (`mirror/link_table.py`)."""
+    return b"l/" + link.encode()
+
+
 def number_key(stream: str) -> bytes:
     """Return the key of the next segment number after a deleted stream."""
     return NUMBERS + stream.encode()

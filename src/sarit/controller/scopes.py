@@ -95,7 +95,9 @@ class Scopes:
 
         async def stream(scope: str, stream: str) -> None:
             name = StreamName(scope, stream)
-            await self._streams.seal(name)
+            found = await self._catalog.find(name)
+            if found is None or not found.record.mirrored:
+                await self._streams.seal(name)
             await self._streams.delete(name)
 
         await self._each(scope, keys.GROUPS, self._groups.delete)

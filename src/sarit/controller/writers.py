@@ -10,6 +10,7 @@ from sarit.controller.model import codec
 from sarit.controller.model.cuts import follows
 from sarit.controller.model.epochs import known_segments
 from sarit.controller.model.records import WriterRecord
+from sarit.controller.model.streams import require_writable
 from sarit.controller.ports import TableUpdate
 from sarit.controller.streams import MAX_ATTEMPTS
 from sarit.core.errors import Conflict, Invalid, NotFound, Unavailable
@@ -42,10 +43,12 @@ class Writers:
     async def note(self, name: StreamName, writer: str, time: int, position: Mapping[int, int]) -> None:
         """Record a writer's time and position, which need not cover the key space.
 
-        Raises NotFound (stream), EarlierTime, Invalid (writer's name, or the position is before the last one)."""
+        Raises NotFound (stream), EarlierTime, Forbidden (a mirror), Invalid (writer's name, or the position is before
+        the last one)."""
         if not is_user_name(writer):
             raise Invalid(f"{writer!r} is not a writer's name")
         record = await self._streams.ready(name)
+        require_writable(record)
         # Enter the stream before the note is stored, so that maintenance, which removes entries of streams without
         # notes, finds a new version of the entry and keeps it.
         await self._catalog.index_for_maintenance(keys.WATERMARK_INDEX, name)

@@ -22,6 +22,8 @@ EPOCH_DELIMITER: Final = ".#epoch."
 TRANSACTION_DELIMITER: Final = "#transaction."
 TRANSIENT_DELIMITER: Final = "#transient."
 INDEX_SUFFIX: Final = "#index"
+# The first half of the ids, as of transactions, of staged bytes: "sarit-mi" in ASCII.
+_STAGING: Final = 0x73617269742D6D69
 
 MAX_USER_NAME_CHARS: Final = 250
 MAX_INTERNAL_NAME_CHARS: Final = 255
@@ -122,6 +124,11 @@ def transaction_segment(parent: str, transaction: int) -> str:
 def transient_segment(parent: str, writer: bytes, nonce: bytes) -> str:
     """Return a segment that lives as long as a connection; `writer` and `nonce` are 16 bytes each."""
     return f"{parent}{TRANSIENT_DELIMITER}{writer.hex()}.{nonce.hex()}"
+
+
+def staging_segment(parent: str, offset: int) -> str:
+    """Return the segment of bytes that a link stages for the mirror `parent`, which ends at `offset`."""
+    return transaction_segment(parent, _STAGING << 64 | offset)
 
 
 def is_transient(name: str) -> bool:

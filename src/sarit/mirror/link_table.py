@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from sarit.controller.catalog import scan_whole
 from sarit.controller.jobs import JobKey
-from sarit.controller.keys import LINKS_TABLE, after_prefix
+from sarit.controller.keys import LINKS_TABLE, after_prefix, link_key
 from sarit.controller.ports import TableUpdate
 from sarit.controller.streams import MAX_ATTEMPTS
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Unavailable
@@ -73,7 +73,7 @@ class LinkTable:
     async def get(self, name: str) -> Link | None:
         """Return a link; None: there is none of this name.  Raises Unavailable, Corrupt."""
         with suppress(NotFound):
-            (row,) = await self._tables.get(LINKS_TABLE, [_key(name)])
+            (row,) = await self._tables.get(LINKS_TABLE, [link_key(name)])
             return None if row is None else decode_link(name, row.value, row.version)
         return None
 
@@ -108,7 +108,7 @@ class LinkTable:
         Returns the link with its new version."""
         try:
             versions = await self._tables.update(
-                LINKS_TABLE, [TableUpdate(_key(link.name), encode_link(link), link.version)]
+                LINKS_TABLE, [TableUpdate(link_key(link.name), encode_link(link), link.version)]
             )
         except NotFound:
             raise Conflict(f"link {link.name} was deleted in between") from None
@@ -122,7 +122,7 @@ class LinkTable:
             if rows:
                 await self._tables.update(LINKS_TABLE, [TableUpdate(row, None, NO_VERSION) for row in rows])
             if found is not None and found.link_id == link.link_id:
-                await self._tables.update(LINKS_TABLE, [TableUpdate(_key(link.name), None, NO_VERSION)])
+                await self._tables.update(LINKS_TABLE, [TableUpdate(link_key(link.name), None, NO_VERSION)])
 
     async def passive(self, identity: LinkIdentity, scope: str) -> None:
         """Record that a link, of this or of another installation, writes into a scope of this one.
@@ -162,7 +162,7 @@ class LinkTable:
             name = name[: MAX_LINK_NAME_CHARACTERS - len(suffix)] + suffix
         settings, now_ms = LinkSettings(Direction.PUSH, "", include=()), self._wall_ms()
         link = Link(name, identity.link_id, now_ms, Role.PASSIVE, LinkState.ACTIVE, settings, identity.installation)
-        update = TableUpdate(_key(name), encode_link(link), NOT_EXISTS)
+        update = TableUpdate(link_key(name), encode_link(link), NOT_EXISTS)
         try:
             await self._tables.update(LINKS_TABLE, [update])
         except Conflict:
@@ -181,7 +181,7 @@ class LinkTable:
                 raise _too_many()
             check_beside(link, others, self._installation)
             updates = [
-                TableUpdate(_key(link.name), encode_link(link), version),
+                TableUpdate(link_key(link.name), encode_link(link), version),
                 TableUpdate(_CHANGES, b"", NOT_EXISTS if changes is None else changes.version),
             ]
             with suppress(Conflict):  # another link was added or changed: compare with it
@@ -192,10 +192,6 @@ class LinkTable:
 
 def _too_many() -> Invalid:
     return Invalid(f"there are {MAX_LINKS} links, which is the limit: delete one, or give one more globs")
-
-
-def _key(name: str) -> bytes:
-    return _LINK + name.encode()
 
 
 def _scope_key(link_id: bytes, scope: str) -> bytes:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from sarit.controller.runner import gather_all
 from sarit.core.errors import Conflict, Exists, NotFound, SaritError, Sealed, Unavailable
-from sarit.core.names import transaction_segment
+from sarit.core.names import staging_segment
 from sarit.mirror.limits import MAX_STAGING_ATTEMPTS, MIRROR_BATCH_BYTES
 
 if TYPE_CHECKING:
@@ -19,17 +19,9 @@ if TYPE_CHECKING:
 
     from sarit.controller.ports import Segments
 
-# The first half of the ids, as of transactions, of what is staged: "sarit-mi" in ASCII.
-_MARK = 0x73617269742D6D69
-
 
 class StagingMissing(Exception):
     """Bytes of a decided round are not staged any more."""
-
-
-def staged_segment(segment: str, offset: int) -> str:
-    """Return the name of what is staged for a segment that ends at `offset`."""
-    return transaction_segment(segment, _MARK << 64 | offset)
 
 
 class Staging:
@@ -43,7 +35,7 @@ class Staging:
 
     async def lengths(self, bases: Mapping[str, int]) -> dict[str, int]:
         """Return how many bytes are staged for segments that end at these offsets, of those with any."""
-        found = await self._segments.infos([staged_segment(s, at) for s, at in bases.items()])
+        found = await self._segments.infos([staging_segment(s, at) for s, at in bases.items()])
         return {s: one.length for s, one in zip(bases, found, strict=True) if one is not None and one.length}
 
     async def append(self, writes: Sequence[tuple[str, int, int, bytes]]) -> list[int | SaritError]:
@@ -56,7 +48,7 @@ class Staging:
             left = [at for at, outcome in enumerate(outcomes) if outcome is None]
             if not left:
                 break
-            names = [staged_segment(writes[at][0], writes[at][1]) for at in left]
+            names = [staging_segment(writes[at][0], writes[at][1]) for at in left]
             found = await self._segments.append_at_many(
                 [(name, writes[at][2] - writes[at][1], writes[at][3]) for name, at in zip(names, left, strict=True)]
             )
@@ -86,7 +78,7 @@ class Staging:
         """Seal what is staged, if it has these lengths exactly.  Returns whether it has.  What is longer is dropped.
 
         `needed`: by segment and its end.  Sealed, nothing is appended to it any more by a late copier."""
-        names = {staged_segment(*key): length for key, length in needed.items()}
+        names = {staging_segment(*key): length for key, length in needed.items()}
         if not await self._have(names):
             return False
         try:
@@ -105,7 +97,7 @@ class Staging:
 
     async def drop(self, bases: Mapping[str, int]) -> None:
         """Delete what is staged for segments that end at these offsets."""
-        await self.drop_named([staged_segment(s, at) for s, at in bases.items()])
+        await self.drop_named([staging_segment(s, at) for s, at in bases.items()])
 
     async def drop_named(self, names: Sequence[str]) -> None:
         """Delete staged segments by name."""
@@ -129,7 +121,7 @@ class Staging:
             try:
                 if at != base:
                     await self._stage_rest(segment, base, at, after)
-                await self._segments.merge_at(segment, staged_segment(segment, at), at)
+                await self._segments.merge_at(segment, staging_segment(segment, at), at)
             except Conflict:
                 continue
             except (NotFound, Sealed):
@@ -143,7 +135,7 @@ class Staging:
 
     async def _stage_rest(self, segment: str, base: int, at: int, after: int) -> None:
         """Stage what lies behind `at`, out of what is staged behind `base`.  Raises NotFound, Conflict."""
-        source, name = staged_segment(segment, base), staged_segment(segment, at)
+        source, name = staging_segment(segment, base), staging_segment(segment, at)
         await self._create(name)
         (info,) = await self._segments.infos([name])
         done = 0 if info is None else info.length
@@ -167,4 +159,4 @@ def _after_conflict(staged: int, offset: int, data: bytes) -> int | Conflict:
     return Conflict(f"what is staged ends at {staged}", expected=offset, actual=staged)
 
 
-__all__ = ["Staging", "StagingMissing", "staged_segment"]
+__all__ = ["Staging", "StagingMissing"]

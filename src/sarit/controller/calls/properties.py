@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from sarit.controller import keys
 from sarit.controller.model import codec
+from sarit.controller.model.streams import require_writable
 from sarit.controller.ports import TableUpdate
 from sarit.controller.streams import MAX_ATTEMPTS
 from sarit.core import properties
@@ -36,6 +37,7 @@ class PropertyCalls:
         properties.check_change(changes)
         for _ in range(MAX_ATTEMPTS):
             stream, present = await self._read(request.scope, request.stream)
+            require_writable(codec.decode_stream(stream.value))  # a mirror has the properties of its source
             found = properties.changed(present, changes)
             with suppress(Conflict):
                 await self._store(request.scope, request.stream, stream, found)

@@ -40,8 +40,8 @@ class Plan:
 
 def segments_to_measure(record: StreamRecord, segment: int) -> tuple[SegmentRange, ...]:
     """Return the active segments whose rates a decision about `segment` needs: itself and its neighbours; none when the
-    stream does not scale by rate or the segment is not active any more."""
-    if record.state is not State.ACTIVE or record.config.scaling.type is ScaleType.FIXED:
+    stream does not scale by rate, or is a mirror, or the segment is not active any more."""
+    if record.state is not State.ACTIVE or record.link or record.config.scaling.type is ScaleType.FIXED:
         return ()
     active = record.current.segments
     at = next((i for i, s in enumerate(active) if s.segment == segment), None)

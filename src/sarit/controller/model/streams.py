@@ -50,7 +50,7 @@ from sarit.controller.model.epochs import (
     rolled_epochs,
 )
 from sarit.controller.model.records import NO_WORK, State, StreamRecord, Work, WorkKind
-from sarit.core.errors import Conflict, Invalid, Sealed
+from sarit.core.errors import Conflict, Forbidden, Invalid, Sealed
 from sarit.core.keyspace import snapped
 from sarit.core.names import MARK_PREFIX, SegmentId, StreamName, transaction_segment
 from sarit.core.policies import ScaleType, StreamConfig
@@ -94,10 +94,13 @@ def create(config: StreamConfig, first_number: int, now_ms: int) -> StreamRecord
 def update(record: StreamRecord, config: StreamConfig, now_ms: int) -> StreamRecord:
     """Replace the configuration, and all segments when it requires another number of them.
 
-    Raises Sealed, Invalid."""
+    Raises Sealed, Invalid, Forbidden (a mirror has a retention of its own, and everything else from its source)."""
     _require_active(record)
     config.scaling.check()
     config.retention.check()
+    if record.link and replace(config, retention=record.config.retention) == record.config:
+        return replace(record, config=config)
+    require_writable(record)
     count, wanted = len(record.current.segments), config.scaling.min_segments
     changed = replace(record, config=config)
     # Keep segments above the minimum, which scaling made, unless their number is fixed.
@@ -112,8 +115,9 @@ def scale(record: StreamRecord, replaced: Sequence[int], ranges: Sequence[KeyRan
     """Replace segments by segments of new key ranges.  Returns the same record if the last scale did exactly this.
 
     Raises Sealed, Invalid (the ranges do not cover exactly what they replace), Conflict (segments that are not active,
-    or fewer than the policy's minimum would remain)."""
+    or fewer than the policy's minimum would remain), Forbidden (a mirror)."""
     _require_active(record)
+    require_writable(record)
     ranges = snapped(((asked.low, asked.high) for asked in ranges), (s.low for s in record.current.segments))
     if _is_repeated_scale(record, replaced, ranges):
         return record
@@ -155,7 +159,8 @@ def truncate(record: StreamRecord, epochs: Sequence[Epoch], cut: Mapping[int, in
 
 
 def seal(record: StreamRecord) -> StreamRecord:
-    """Seal the stream.  Returns the same record if it is sealed."""
+    """Seal the stream.  Returns the same record if it is sealed.  Raises Forbidden (a mirror)."""
+    require_writable(record)
     return record if record.state is State.SEALED else replace(record, state=State.SEALING)
 
 
@@ -172,8 +177,8 @@ def promote(record: StreamRecord, epoch: int, now_ms: int) -> StreamRecord:
 
 
 def delete(record: StreamRecord) -> StreamRecord:
-    """Delete the stream.  Raises Conflict when it is not sealed."""
-    if record.state is not State.SEALED:
+    """Delete the stream.  Raises Conflict when it is not sealed.  A mirror need not be: only its link could seal it."""
+    if record.state is not State.SEALED and not record.link:
         raise Conflict("the stream is not sealed: seal it before you delete it")
     return replace(record, state=State.DELETING)
 
@@ -202,6 +207,15 @@ def require_unsealed(record: StreamRecord) -> None:
     """Check that a stream is neither sealed nor being sealed.  Raises Sealed."""
     if record.state in (State.SEALED, State.SEALING):
         raise Sealed("the stream is sealed")
+
+
+def require_writable(record: StreamRecord) -> None:
+    """Check that a stream is no mirror, which only its link changes.  Raises Forbidden."""
+    if record.link:
+        raise Forbidden(
+            f"the stream is a mirror, and read-only: link {record.link} writes it; to write it here, make it a stream "
+            f"of its own by `sarit link promote {record.link}`"
+        )
 
 
 # -- steps ----------------------------------------------------------------------------------------

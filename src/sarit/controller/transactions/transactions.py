@@ -16,6 +16,7 @@ from sarit.controller.limits import MAX_CALLS_PER_NAME, TRANSACTION_STATE_WAIT_S
 from sarit.controller.model import codec, transactions
 from sarit.controller.model.effects import DeleteSegment
 from sarit.controller.model.records import State, StreamRecord, TransactionRecord, TxnState
+from sarit.controller.model.streams import require_writable
 from sarit.controller.ports import TableUpdate
 from sarit.controller.streams import MAX_ATTEMPTS
 from sarit.controller.transactions.commit_worker import CommitWorkers, parts_of
@@ -64,16 +65,17 @@ class Transactions:
     async def create(self, name: StreamName, lease_ms: int) -> tuple[int, tuple[SegmentRange, ...]]:
         """Begin a transaction.  Returns its id, and the segments that it may write to.
 
-        Raises NotFound, Sealed, Invalid (lease)."""
+        Raises NotFound, Sealed, Invalid (lease), Forbidden (a mirror)."""
         # Begin on the stream's cached record, which has usually not changed; `_begin` checks that at its end.
         seen = self._catalog.seen.last(name)
-        if seen is not None and seen.state is State.ACTIVE:
+        if seen is not None and seen.state is State.ACTIVE and not seen.mirrored:
             with suppress(NotFound):  # the scope was deleted, and may have been recreated
                 begun = await self._begin(name, seen, lease_ms, still_current=True)
                 if begun is not None:
                     return begun
             coverage_probe("transaction_begun_on_outdated_record")
         stream = await self._streams.ready(name)
+        require_writable(stream)
         if stream.state is not State.ACTIVE:
             raise Sealed(f"stream {name} is sealed")
         begun = await self._begin(name, stream, lease_ms, still_current=False)
@@ -101,7 +103,7 @@ class Transactions:
         # transactions, so one of the two sees the other.
         found = await self._catalog.find(name)
         # Compare first numbers, too: the stream may have been deleted and recreated.
-        same = found is not None and found.record.first_number == stream.first_number
+        same = found is not None and found.record.first_number == stream.first_number and not found.record.mirrored
         current = found.record.current if found is not None and same and found.record.state is State.ACTIVE else None
         if current is None or (still_current and current != epoch):
             # Abort, if possible: otherwise the sweeper aborts the transaction at the end of its lease.
