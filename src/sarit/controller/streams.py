@@ -10,24 +10,24 @@ unless another controller has written the entry again for its own change.  Creat
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from sarit.controller import keys
 from sarit.controller.catalog import Found
 from sarit.controller.limits import CREATION_ID_BYTES
+from sarit.controller.mirror_deletion import release_mirror
 from sarit.controller.model import codec, streams
 from sarit.controller.model.cuts import follows, is_cut, segments_between
-from sarit.controller.model.effects import DeleteSegment, RemoveMark
+from sarit.controller.model.effects import RemoveMark
 from sarit.controller.model.epochs import Epoch, SegmentRange, creation_epoch, known_segments, successors
 from sarit.controller.model.records import CreationRecord, State, StreamRecord
 from sarit.controller.ports import TableUpdate
 from sarit.controller.runner import KeyedLocks, gather_all
 from sarit.controller.statistics import ControllerStatistics
 from sarit.controller.transactions.completed_log import roll_updates
-from sarit.core.errors import Conflict, Exists, Forbidden, Invalid, NotFound, Unavailable
+from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Unavailable
 from sarit.core.limits import NOT_EXISTS
-from sarit.core.names import SegmentId, StreamName, is_internal_name, is_user_name, staging_segment
+from sarit.core.names import SegmentId, StreamName, is_internal_name, is_user_name
 from sarit.core.policies import RetentionType, StreamConfig
 from sarit.security.quotas import QuotaExceeded
 from sarit.wire.limits import NO_VERSION
@@ -195,23 +195,9 @@ class Streams:
                 await self._complete_pending(name)
                 return
         if found.record.mirrored:
-            await self._release_mirror(name, found.record)
+            await release_mirror(self.catalog, self.runner, name, found.record)
         # Release the lock first: `change` takes it itself.
         await self.change(name, lambda record, _: streams.delete(record))
-
-    async def _release_mirror(self, name: StreamName, record: StreamRecord) -> None:
-        """Delete what a link has staged for a mirror that is to be deleted.  Raises Forbidden: the link exists."""
-        with suppress(NotFound):  # there never was a link
-            (link,) = await self.catalog.tables.get(keys.LINKS_TABLE, [keys.link_key(record.link)])
-            if link is not None:
-                raise Forbidden(
-                    f"stream {name} is the mirror of link {record.link}, which would make it again: delete the link, "
-                    f"or promote its mirrors by `sarit link promote {record.link}`"
-                )
-        segments = [name.segment(SegmentId.unpack(s.segment)) for s in record.current.segments]
-        infos = await self.runner.segments.infos(segments)
-        staged = [staging_segment(s, info.length) for s, info in zip(segments, infos, strict=True) if info is not None]
-        await self.runner.run([DeleteSegment(segment) for segment in staged])
 
     async def change(
         self, name: StreamName, decide: Decide, *, history: bool = False, precondition: Precondition | None = None
