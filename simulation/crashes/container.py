@@ -166,7 +166,8 @@ async def read_all(opened: Opened, chunks: ChunkReader, names: list[str]) -> See
             continue
         if segment.is_table:
             entries = await tables.get(name, KEYS)
-            seen[name] = (0, 0, segment.sealed, b"", (), tuple(None if e is None else e.value for e in entries))
+            values = tuple(None if e is None else e.value for e in entries)
+            seen[name] = (segment.start, 0, segment.sealed, b"", (), values, segment.mirror)
             continue
         attributes = [await container.get_attribute(name, key) for key in ATTRIBUTES]
         data = b""
@@ -175,7 +176,7 @@ async def read_all(opened: Opened, chunks: ChunkReader, names: list[str]) -> See
             found = reads.from_memory(segment, at, 4096) or await reads.from_chunks(segment, at, 4096)
             assert found.length, f"{name} at {at} of {segment.length}: nothing"
             data += b"".join(bytes(part) for part in found.parts)
-        seen[name] = (segment.start, segment.length, segment.sealed, data, tuple(attributes), ())
+        seen[name] = (segment.start, segment.length, segment.sealed, data, tuple(attributes), (), segment.mirror)
     return seen
 
 

@@ -11,13 +11,13 @@ from sarit.core.limits import NULL_ATTRIBUTE_VALUE
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Name -> (start, length, sealed, bytes from start, attributes, entries): the readable content of a segment.
-Seen = dict[str, tuple[int, int, bool, bytes, tuple[int, ...], tuple[bytes | None, ...]]]
+# Name -> (start, length, sealed, bytes from start, attributes, entries, mirror): the readable content of a segment.
+Seen = dict[str, tuple[int, int, bool, bytes, tuple[int, ...], tuple[bytes | None, ...], bool]]
 
 
 @dataclass(slots=True)
 class ModelSegment:
-    """One segment."""
+    """One segment.  `begin`: the offset of the first byte of `data`."""
 
     table: bool = False
     data: bytes = b""
@@ -25,6 +25,13 @@ class ModelSegment:
     sealed: bool = False
     attributes: dict[bytes, int] = field(default_factory=dict)
     entries: dict[bytes, bytes] = field(default_factory=dict)
+    begin: int = 0
+    mirror: bool = False
+
+    @property
+    def length(self) -> int:
+        """Where the segment ends."""
+        return self.begin + len(self.data)
 
 
 class Model:
@@ -81,13 +88,15 @@ class Model:
     def _seen(self, segment: ModelSegment) -> Any:
         attributes = tuple(segment.attributes.get(key, NULL_ATTRIBUTE_VALUE) for key in self.attributes)
         if segment.table:
-            return (0, 0, segment.sealed, b"", (), tuple(segment.entries.get(key) for key in self.keys))
-        length = len(segment.data)
-        return (segment.start, length, segment.sealed, segment.data[segment.start :], attributes, ())
+            entries = tuple(segment.entries.get(key) for key in self.keys)
+            return (segment.begin, 0, segment.sealed, b"", (), entries, segment.mirror)
+        data = segment.data[segment.start - segment.begin :]
+        return (segment.start, segment.length, segment.sealed, data, attributes, (), segment.mirror)
 
 
 def _short(found: Any) -> str:
     if found is None:
         return "absent"
-    start, length, sealed, data, attributes, entries = found
-    return f"[{start}, {length}) {'sealed ' if sealed else ''}{len(data)} bytes {attributes} {entries}"
+    start, length, sealed, data, attributes, entries, mirror = found
+    flags = f"{'sealed ' if sealed else ''}{'mirror ' if mirror else ''}"
+    return f"[{start}, {length}) {flags}{len(data)} bytes {attributes} {entries}"

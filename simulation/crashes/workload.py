@@ -6,7 +6,9 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from sarit.core.errors import Conflict
 from sarit.core.limits import NULL_ATTRIBUTE_VALUE
+from sarit.store.container.offset_appends import append_in_order
 from sarit.store.container.tables import Tables
 from sarit.store.container.writer_session import WriterSession
 from sarit.wire.frames import Append
@@ -26,6 +28,9 @@ ATTRIBUTES: Final = [WRITER, CELL]
 KEYS: Final = [b"key %d" % number for number in range(4)]
 SEGMENTS: Final = tuple(f"a/b/{number}.#epoch.0" for number in range(3))
 TABLE: Final = "a/table"
+# A copy of another installation's segment, which begins at one of these offsets, as tables do.
+MIRROR: Final = "a/c/0.#epoch.0"
+BEGINNINGS: Final = (0, 700, 1 << 48)
 _STEPS: Final = 30
 
 
@@ -72,9 +77,10 @@ class Workload:
 
     async def run(self) -> None:
         """Execute all steps; do not wait for the last burst."""
-        for name in (*SEGMENTS, TABLE):
+        for name in (*SEGMENTS, TABLE, MIRROR):
             await self._create(name)
-        steps = [self._burst] * 8 + [self._attribute, self._truncate, self._merge, self._table, self._table]
+        steps = [self._burst] * 10 + [self._attribute, self._truncate, self._merge, self._table, self._table]
+        steps += [self._copy, self._stage, self._renew_mirror]
         for _ in range(_STEPS):
             await self._rng.choice([*steps, self._renew])()
             if self._rng.random() < 0.4:
@@ -94,11 +100,16 @@ class Workload:
     async def _create(self, name: str) -> None:
         if name in self._model.segments:
             return
+        begin, mirror = self._rng.choice(BEGINNINGS), self._rng.random() < 0.5
         if name == TABLE:
             await self._execute(
-                lambda segments: segments.__setitem__(name, ModelSegment(table=True)),
-                lambda: self._tables.create(name, 0),
+                lambda segments: segments.__setitem__(
+                    name, ModelSegment(True, start=begin, begin=begin, mirror=mirror)
+                ),
+                lambda: self._tables.create(name, 0, position=begin, mirror=mirror),
             )
+        elif name == MIRROR:
+            await self._create_mirror(name, begin)
         else:
             await self._execute(
                 lambda segments: segments.__setitem__(name, ModelSegment()), lambda: self._container.create(name)
@@ -126,6 +137,78 @@ class Workload:
         if wait:
             await replies.done.wait()
             session.close()
+
+    async def _create_mirror(self, name: str, begin: int) -> None:
+        new = ModelSegment(start=begin, begin=begin, mirror=True)
+        await self._execute(
+            lambda segments: segments.__setitem__(name, new),
+            lambda: self._container.create(name, offset=begin, mirror=True),
+        )
+
+    async def _append_at(self, name: str, count: int) -> None:
+        """Some appends at offsets in one call, one of which is at a wrong one."""
+        offset, writes, numbers = self._model.segments[name].length, [], []
+        for _ in range(count):
+            data = self._rng.randbytes(self._rng.choice((10, 700, 2000)))
+
+            def change(segments: dict[str, ModelSegment], data: bytes = data) -> None:
+                segments[name].data += data
+
+            numbers.append(self._model.submit(change))
+            writes.append((name, offset, data))
+            offset += len(data)
+        wrong = self._rng.randrange(count + 1)
+        writes.insert(wrong, (name, offset + 1, b"wrong"))
+        outcomes = await append_in_order(self._container, writes)
+        refused = outcomes.pop(wrong)
+        assert isinstance(refused, Conflict), refused
+        del writes[wrong]
+        assert outcomes == [at + len(data) for _, at, data in writes], outcomes
+        for number in numbers:
+            self._model.ack(number)
+
+    async def _copy(self) -> None:
+        if not self._model.segments[MIRROR].sealed:
+            await self._append_at(MIRROR, self._rng.choice((1, 2, 5)))
+
+    async def _stage(self) -> None:
+        """Stage bytes, and merge them where the mirror ends."""
+        if self._model.segments[MIRROR].sealed:
+            return
+        self._merges += 1
+        source = f"{MIRROR}#transaction.{self._life:016x}{self._merges:016x}"
+        await self._create_mirror(source, 0)
+        await self._append_at(source, self._rng.choice((1, 3)))
+        if self._rng.random() < 0.5:
+            await asyncio.sleep(0.05)  # so that it is flushed before it is merged
+        end = self._model.segments[MIRROR].length
+
+        def change(segments: dict[str, ModelSegment]) -> None:
+            segments[MIRROR].data += segments.pop(source).data
+
+        async def call() -> None:
+            length, durable = await self._container.begin_merge(MIRROR, source, offset=end)
+            await durable
+            assert length == self._model.segments[MIRROR].length
+
+        await self._execute(change, call)
+
+    async def _renew_mirror(self) -> None:
+        """Truncate the mirror to its end, seal it, or delete it and create it again."""
+        mirror = self._model.segments[MIRROR]
+        if mirror.sealed:
+            await self._execute(lambda segments: segments.pop(MIRROR), lambda: self._container.delete(MIRROR))
+            await self._create(MIRROR)
+        elif self._rng.random() < 0.5:
+            await self._execute(
+                lambda segments: segments.__setitem__(MIRROR, replace(segments[MIRROR], start=mirror.length)),
+                lambda: self._container.truncate(MIRROR, mirror.length),
+            )
+        else:
+            await self._execute(
+                lambda segments: segments.__setitem__(MIRROR, replace(segments[MIRROR], sealed=True)),
+                lambda: self._container.seal(MIRROR),
+            )
 
     async def _attribute(self) -> None:
         name, value = self._rng.choice(SEGMENTS), self._rng.randrange(1 << 40)
@@ -175,6 +258,12 @@ class Workload:
 
     async def _table(self) -> None:
         wanted = self._rng.sample(KEYS, self._rng.choice((1, 2, 3)))
+        if self._rng.random() < 0.2:
+            mirror = not self._model.segments[TABLE].mirror
+            await self._execute(
+                lambda segments: segments.__setitem__(TABLE, replace(segments[TABLE], mirror=mirror)),
+                lambda: self._container.set_mirror(TABLE, mirror),
+            )
         values = {key: None if self._rng.random() < 0.2 else self._rng.randbytes(20) for key in wanted}
 
         def change(segments: dict[str, ModelSegment]) -> None:

@@ -44,7 +44,7 @@ def test_model_accepts_states_between_acknowledged_and_submitted() -> None:
     assert [model.matching(state) for state in model.states] == [0, 1, 2, 3]
     model.ack(2)
     assert [model.matching(state) for state in model.states] == [None, None, 2, 3]
-    torn = {"s": (0, 6, False, b"onetxo", model.states[3]["s"][4], ())}
+    torn = {"s": (0, 6, False, b"onetxo", model.states[3]["s"][4], (), False)}
     assert model.matching(torn) is None
     assert "s: [0, 6)" in model.difference(torn)
 

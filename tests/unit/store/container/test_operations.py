@@ -3,10 +3,13 @@
 import pytest
 
 from sarit.core.errors import Corrupt
+from sarit.core.limits import NULL_ATTRIBUTE_VALUE
 from sarit.store.container.operations import (
     FORMAT_VERSION,
     FRAME_HEADER,
+    KIND_STREAM,
     KIND_TABLE_FIXED,
+    NO_WRITER,
     Append,
     Create,
     Delete,
@@ -14,6 +17,7 @@ from sarit.store.container.operations import (
     Merge,
     Seal,
     SetAttributes,
+    SetMirror,
     SetPolicy,
     Truncate,
     UpdateTable,
@@ -34,6 +38,12 @@ OPERATIONS = [
     SetAttributes(7, ((ID, -(1 << 63)), (b"x" * 16, 1))),
     UpdateTable(8, 77, 2, (Entry(b"k", b"v", 0), Entry(b"gone", None, 19), Entry(b"e", b"", 30))),
     SetPolicy(7, 1, -3),
+    Create(10, "s/m/0.#epoch.0", KIND_STREAM, 0, 2, 100, 1 << 40, 1 << 50, mirror=True),
+    Create(11, "s/m/1.#epoch.0", offset=3),
+    Create(12, "s/m/2.#epoch.0", mirror=True),
+    Append(10, 1 << 50, [b"ab"], 2, NO_WRITER, NULL_ATTRIBUTE_VALUE, 0),
+    SetMirror(11, True),
+    SetMirror(10, False),
 ]
 
 
@@ -78,3 +88,28 @@ def test_unknown_version_type_and_trailing_bytes_are_corrupt():
     for bad in (b"\x02" + whole[1:], whole + b"\0", whole[:head] + b"\x63" + whole[head + 1 :]):
         with pytest.raises(Corrupt):
             list(decode_frame(memoryview(bad))[1])
+
+
+def test_creations_and_appends_have_the_documented_bytes():
+    plain = bytes.fromhex("02 0000000000000007 00 00000000 00 00000000 0000000000000000 0001 61")
+    at = bytes.fromhex("0a 0000000000000007 0000000000000009 01 00 00000000 00 00000000 0000000000000000 0001 61")
+    append = bytes.fromhex("01 0000000000000007 0000000000000009 00000001" + "00" * 16 + "8000000000000000 00000000 61")
+    for operation, documented in (
+        (Create(7, "a"), plain),
+        (Create(7, "a", offset=9, mirror=True), at),
+        (Append(7, 9, [b"a"], 1, NO_WRITER, NULL_ATTRIBUTE_VALUE, 0), append),
+        (SetMirror(7, True), bytes.fromhex("0b 0000000000000007 01")),
+    ):
+        parts = []
+        operation.encode(parts)
+        assert b"".join(map(bytes, parts)) == documented
+
+
+@pytest.mark.parametrize("operation", [Create(7, "a", offset=9, mirror=True), SetMirror(7, True)], ids=str)
+def test_unknown_flags_are_corrupt(operation):
+    whole = bytearray(frame(operation))
+    at = FRAME_HEADER.size + (17 if isinstance(operation, Create) else 9)
+    assert whole[at] == 1
+    whole[at] = 3
+    with pytest.raises(Corrupt, match="unknown flags 3"):
+        list(decode_frame(memoryview(bytes(whole)))[1])

@@ -8,7 +8,7 @@ bytes, as recovery does: it must be equal.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -18,12 +18,13 @@ from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Sealed, Trunc
 from sarit.core.limits import NOT_EXISTS, NULL_ATTRIBUTE_VALUE
 from sarit.store.container.operations import FORMAT_VERSION, FRAME_HEADER, KIND_STREAM, KIND_TABLE_HASH, decode_frame
 from sarit.store.container.segment import Attribute, slice_blocks
-from sarit.store.container.state import ContainerState, WrongEventNumber
+from sarit.store.container.state import ContainerState, WrongEventNumber, append_at, set_mirror
 from sarit.wire.limits import NO_VERSION
 from tests.limits import examples
 
 NAMES = ("a", "b", "c")
 TABLE = "t"
+TABLE_POSITION = 1 << 48
 WRITERS = (b"1" * 16, b"2" * 16)
 KEYS = (b"k", b"l")
 names, writers, keys = st.sampled_from(NAMES), st.sampled_from(WRITERS), st.sampled_from(KEYS)
@@ -37,6 +38,12 @@ class Plain:
     start: int = 0
     sealed: bool = False
     numbers: dict = field(default_factory=dict)
+    begin: int = 0
+    mirror: bool = False
+
+    @property
+    def length(self):
+        return self.begin + len(self.data)
 
 
 class World(dict):
@@ -49,7 +56,7 @@ class World(dict):
 
 def copied(world):
     made = World()
-    made.update({name: Plain(p.data, p.start, p.sealed, dict(p.numbers)) for name, p in world.items()})
+    made.update({name: replace(p, numbers=dict(p.numbers)) for name, p in world.items()})
     made.table = dict(world.table)
     return made
 
@@ -67,7 +74,9 @@ class Container(RuleBasedStateMachine):
 
     @initialize()
     def begin(self):
-        create = self.state.create(TABLE, kind=KIND_TABLE_HASH, key_length=0, scale_type=0, target_rate=0, rollover=0)
+        create = self.state.create(
+            TABLE, kind=KIND_TABLE_HASH, key_length=0, scale_type=0, target_rate=0, rollover=0, offset=TABLE_POSITION
+        )
         self.accept(create)
         self.make_durable(1)
 
@@ -83,16 +92,47 @@ class Container(RuleBasedStateMachine):
 
     # -- operations -----------------------------------------------------------------------------
 
-    @rule(name=names)
-    def create(self, name):
+    @rule(name=names, offset=st.sampled_from([0, 0, 3, 1 << 50]), mirror=st.booleans())
+    def create(self, name, offset, mirror):
         try:
-            operation = self.state.create(name, kind=KIND_STREAM, key_length=0, scale_type=0, target_rate=0, rollover=0)
+            operation = self.state.create(
+                name, kind=KIND_STREAM, key_length=0, scale_type=0, target_rate=0, rollover=0, offset=offset,
+                mirror=mirror,
+            )  # fmt: skip
         except Exists:
             assert name in self.accepted
             return
         assert self.missing(name)
-        self.accepted[name] = Plain()
+        self.accepted[name] = Plain(start=offset, begin=offset, mirror=mirror)
         self.accept(operation)
+
+    @rule(name=names, length=st.integers(0, 5), far=st.integers(-1, 1))
+    def append_at(self, name, length, far):
+        """`far`: the error of the offset."""
+        segment = self.segment(name)
+        if segment is None:
+            assert self.missing(name)
+            return
+        self.made += 1
+        data = bytes((self.made + at) % 256 for at in range(length))
+        end = 0 if self.missing(name) else self.accepted[name].length
+        try:
+            operation = append_at(self.state, segment, data, end + far)
+        except NotFound:
+            assert self.missing(name)
+        except Sealed:
+            assert self.accepted[name].sealed
+        except Conflict as error:
+            actual = error.actual
+            assert (far != 0, actual) == (True, end)
+        else:
+            assert (far, operation.offset) == (0, end)
+            self.accepted[name].data += data
+            self.accept(operation)
+
+    @rule(name=names, mirror=st.booleans())
+    def set_mirror(self, name, mirror):
+        self.on(name, lambda segment: set_mirror(segment, mirror), lambda plain: setattr(plain, "mirror", mirror))
 
     @rule(name=names, writer=writers, length=st.integers(0, 5), wrong=st.booleans(), far=st.integers(-1, 1))
     def append(self, name, writer, length, wrong, far):
@@ -110,7 +150,7 @@ class Container(RuleBasedStateMachine):
         self.made += 1
         data = bytes((self.made + at) % 256 for at in range(length))
         number = max(known, 0) + 1
-        where = None if far < 0 else (0 if self.missing(name) else len(self.accepted[name].data)) + far
+        where = None if far < 0 else (0 if self.missing(name) else self.accepted[name].length) + far
         try:
             operation = self.state.append(
                 segment, attribute, attribute.owner, known + (7 if wrong else 0), writer=writer, number=number,
@@ -129,7 +169,7 @@ class Container(RuleBasedStateMachine):
             assert not plain.sealed
             assert not wrong
             assert far <= 0
-            assert operation.offset == len(plain.data)
+            assert operation.offset == plain.length
             plain.data += data
             plain.numbers[writer] = number
             self.accept(operation)
@@ -140,11 +180,11 @@ class Container(RuleBasedStateMachine):
 
     @rule(name=names, share=st.floats(-0.2, 1.2))
     def truncate(self, name, share):
-        length = 0 if self.missing(name) else len(self.accepted[name].data)
-        offset = round(share * length)
+        plain = Plain() if self.missing(name) else self.accepted[name]
+        offset = max(0, plain.begin + round(share * len(plain.data)))
 
         def update_model(plain):
-            assert plain.start <= offset <= length
+            assert plain.start <= offset <= plain.length
             plain.start = offset
 
         self.on(name, lambda segment: self.state.truncate(segment, offset), update_model, outside=offset)
@@ -166,26 +206,32 @@ class Container(RuleBasedStateMachine):
             assert self.accepted[name].sealed
         except Truncated:
             plain = self.accepted[name]
-            assert not plain.start <= outside <= len(plain.data)
+            assert not plain.start <= outside <= plain.length
         else:
             assert not self.missing(name)
             update_model(self.accepted[name])
             self.accept(operation)
 
-    @rule(into=names, source=names)
-    def merge(self, into, source):
+    @rule(into=names, source=names, far=st.integers(-1, 1))
+    def merge(self, into, source, far):
+        """`far`: the error of the expected offset; -1: any offset."""
         one, other = self.segment(into), self.segment(source)
         if one is None or other is None or into == source:
             return
+        end = 0 if self.missing(into) else self.accepted[into].length
         try:
-            operation = self.state.merge(one, other, ((WRITERS[0], self.made),))
+            operation = self.state.merge(one, other, ((WRITERS[0], self.made),), None if far < 0 else end + far)
         except NotFound:
             assert self.missing(into) or self.missing(source)
         except Sealed:
             assert self.accepted[into].sealed
         except Invalid:
             assert self.accepted[source].start
+        except Conflict as error:
+            actual = error.actual
+            assert (far, actual) == (1, end)
         else:
+            assert far <= 0
             merged = self.accepted.pop(source)
             assert not self.accepted[into].sealed
             assert not merged.start
@@ -264,9 +310,10 @@ class Container(RuleBasedStateMachine):
             assert alive.keys() == self.durable.keys()
             for name, plain in self.durable.items():
                 segment = alive[name]
-                assert (segment.length, segment.start, segment.sealed) == (len(plain.data), plain.start, plain.sealed)
+                assert (segment.length, segment.start, segment.sealed) == (plain.length, plain.start, plain.sealed)
+                assert segment.mirror == plain.mirror
                 read = b"".join(slice_blocks(segment.tail, plain.start, 1 << 20))
-                assert read == plain.data[plain.start :]
+                assert read == plain.data[plain.start - plain.begin :]
                 numbers = {key: attribute.applied for key, attribute in segment.attributes.items()}
                 assert {k: v for k, v in numbers.items() if v != NULL_ATTRIBUTE_VALUE} == plain.numbers
 
@@ -277,6 +324,7 @@ class Container(RuleBasedStateMachine):
             if table is not None and table.created:
                 entries = {k: (e.value, e.version) for k, e in table.table.dirty.items() if e.value is not None}
                 assert entries == self.durable.table
+                assert all(version >= TABLE_POSITION for _, version in entries.values())
                 assert table.entries == len(entries)
 
     @invariant()
