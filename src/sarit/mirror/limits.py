@@ -71,9 +71,6 @@ MIRROR_END_POLL_SECONDS: Final = 0.2
 # A time that is shorter is over, but for rounding; timers measure none that is shorter than the second.
 ROUNDING_SECONDS: Final = 1e-6
 SHORTEST_TIMER_SECONDS: Final = 1e-3
-# How often a link's row is read, and its status saved.
-LINK_POLL_SECONDS: Final = 2.0
-LINK_STATUS_SECONDS: Final = 5.0
 
 # -- links
 # How many links one installation may have, those that end in it included.

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("sarit.process")
 
 # The modules by kind.  Tests add kinds of their own.
-KINDS: Final[dict[str, str]] = {"iceberg": "sarit.process.jobs.iceberg"}
+KINDS: Final[dict[str, str]] = {"iceberg": "sarit.process.jobs.iceberg", "link": "sarit.process.jobs.link"}
 
 
 @dataclass(frozen=True, slots=True)

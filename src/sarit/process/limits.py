@@ -166,3 +166,8 @@ OWN_REGISTRY_SECONDS: Final = 10.0  # how long a reader of events waits for the 
 # -- batches of segments: how many segments, and bytes to append, one request to a store has
 MAX_BATCH_ITEMS: Final = 1000
 MAX_BATCH_WRITE_BYTES: Final = 4 * MIB
+
+# -- links
+# How often a link's row is read, and its status saved.
+LINK_POLL_SECONDS: Final = 2.0
+LINK_STATUS_SECONDS: Final = 5.0

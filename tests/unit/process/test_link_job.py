@@ -1,0 +1,225 @@
+"""The job of a link, between two sides in memory, and the row that decides what it does."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from sarit.controller.jobs import Job, JobKey
+from sarit.core.errors import Conflict, Fenced, Invalid
+from sarit.core.names import StreamName
+from sarit.mirror.link_codec import decode_status
+from sarit.mirror.link_table import job_of
+from sarit.mirror.links import Direction, Link, LinkSettings, LinkState, LinkStatus, Role
+from sarit.process.job_kinds import JobConfig
+from sarit.process.jobs import link as kind
+from simulation.world import run_world
+from tests.unit.mirror.memory_sides import MemorySource, MemoryTarget
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from simulation.world import World
+
+LINK_ID = b"1" * 16
+NAME = StreamName("scope", "one")
+
+
+class Rows:
+    """The table of links."""
+
+    def __init__(self, link: Link | None) -> None:
+        self.link = link
+
+    async def get(self, name: str) -> Link | None:
+        return self.link
+
+    async def update(self, link: Link) -> Link:
+        if self.link is None or link.version != self.link.version:
+            raise Conflict("the row was changed")
+        self.link = replace(link, version=link.version + 1)
+        return self.link
+
+    def change(self, **changes: Any) -> None:
+        assert self.link is not None
+        self.link = replace(self.link, version=self.link.version + 1, **changes)
+
+
+class Attached:
+    """Nothing goes with the streams."""
+
+    async def promote_attached(self, *_: Any) -> list[Any]:
+        return []
+
+
+class Scene:
+    """A site, its peer, and the job's row."""
+
+    def __init__(self, world: World) -> None:
+        settings = LinkSettings(Direction.PUSH, "core.example:9090", registry=False, tables=False)
+        self.links = Rows(Link("link", LINK_ID, 0, Role.ACTIVE, LinkState.ACTIVE, settings))
+        self.installation = "edge"
+        self.source, self.target = MemorySource("edge"), MemoryTarget("core")
+        self.target.attached = self.source.attached = Attached()  # type: ignore[attr-defined]
+        self.states: list[bytes] = []
+        self.fenced = False
+        self.refused: Exception | None = None
+        self.connected = 0
+        self.env = world.machine("edge").start().env
+        self.jobs = kind.LinkJobs(lambda: self, self.env, self.connect)  # type: ignore[arg-type, return-value]
+
+    def connect(self, site: Any, link: Link) -> Any:
+        if self.refused is not None:
+            raise self.refused
+        self.connected += 1
+        return self
+
+    async def close(self) -> None:
+        self.connected -= 1
+
+    async def save(self, state: bytes, held: Any = None) -> None:
+        if self.fenced:
+            raise Fenced("another worker has it")
+        self.states.append(state)
+
+    @property
+    def status(self) -> LinkStatus:
+        return decode_status(self.states[-1]) if self.states else LinkStatus()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[asyncio.Task[None]]:
+        job = Job(job_of("link"), LINK_ID, self.states[-1] if self.states else b"")
+        task = asyncio.create_task(self.jobs.run(job, self.save))
+        try:
+            yield task
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        assert self.connected == 0
+        assert not self.jobs.copiers
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        for _ in range(600):
+            if holds():
+                return
+            await asyncio.sleep(0.5)
+        raise AssertionError(f"it never holds: {self.status}")
+
+    def copied(self) -> bytes:
+        mirror = self.target.mirrors.get(NAME)
+        return b"" if mirror is None else bytes(mirror.data[0])
+
+
+def run(main: Callable[[World], Awaitable[None]]) -> None:
+    outcome = run_world(1, main)
+    if outcome.error is not None:
+        raise outcome.error
+
+
+def test_a_link_is_paused_resumed_and_deleted_by_its_row() -> None:
+    async def main(world: World) -> None:
+        scene = Scene(world)
+        stream = scene.source.create("scope/one")
+        stream.append(0, b"abc")
+        async with scene.running() as task:
+            await scene.until(lambda: scene.copied() == b"abc")
+            assert scene.links.link is not None
+            assert scene.links.link.peer_installation == "core"
+            scene.links.change(state=LinkState.PAUSED)
+            await scene.until(lambda: scene.status.note == "it is paused")
+            saves = len(scene.states)
+            stream.append(0, b"def")
+            await asyncio.sleep(60)
+            assert scene.copied() == b"abc"
+            assert len(scene.states) == saves
+            scene.links.change(state=LinkState.ACTIVE)
+            await scene.until(lambda: scene.copied() == b"abcdef" and scene.status.copied_bytes == 6)
+            scene.links.link = None
+            await scene.until(task.done)
+
+    run(main)
+
+
+def test_new_settings_count_at_once_and_bytes_are_counted_on() -> None:
+    async def main(world: World) -> None:
+        scene = Scene(world)
+        scene.source.create("scope/one").append(0, b"abc")
+        other = scene.source.create("scope/two")
+        assert scene.links.link is not None
+        settings = scene.links.link.settings
+        scene.links.change(settings=replace(settings, include=("scope/one",)))
+        async with scene.running():
+            await scene.until(lambda: scene.copied() == b"abc" and scene.status.streams == 1)
+            scene.links.change(settings=settings)
+            other.append(0, b"def")
+            await scene.until(lambda: scene.status.streams == 2 and scene.status.copied_bytes == 6)
+        async with scene.running():  # another worker
+            other.append(0, b"ghi")
+            await scene.until(lambda: scene.status.copied_bytes == 9)
+
+    run(main)
+
+
+@pytest.mark.parametrize("planned", [False, True])
+def test_a_promoted_link_is_done(planned: bool) -> None:
+    async def main(world: World) -> None:
+        scene = Scene(world)
+        stream = scene.source.create("scope/one")
+        stream.append(0, b"abc")
+        async with scene.running() as task:
+            await scene.until(lambda: scene.copied() == b"abc")
+            if planned:
+                scene.links.change(state=LinkState.DRAINING)
+            else:
+                scene.links.change(state=LinkState.PROMOTED)
+            await scene.until(task.done)
+            task.result()
+        assert scene.links.link is not None
+        assert scene.links.link.state is LinkState.PROMOTED
+        assert scene.status.note == "it is promoted"
+        assert stream.is_fenced == planned
+
+    run(main)
+
+
+def test_a_worker_that_lost_the_job_ends_its_copier() -> None:
+    async def main(world: World) -> None:
+        scene = Scene(world)
+        stream = scene.source.create("scope/one")
+        stream.append(0, b"abc")
+        async with scene.running() as task:
+            await scene.until(lambda: scene.copied() == b"abc")
+            scene.fenced = True
+            stream.append(0, b"def")
+            await scene.until(task.done)
+            with pytest.raises(Fenced):
+                task.result()
+
+    run(main)
+
+
+def test_sides_that_cannot_be_made_are_named() -> None:
+    """The file with the password is missing, and then it is there."""
+
+    async def main(world: World) -> None:
+        scene = Scene(world)
+        scene.source.create("scope/one").append(0, b"abc")
+        scene.refused = Invalid("the password of the link: there is no file /etc/link")
+        async with scene.running():
+            await scene.until(lambda: bool(scene.states))
+            assert (scene.status.up, scene.status.note) == (False, str(scene.refused))
+            scene.refused = None
+            await scene.until(lambda: scene.copied() == b"abc" and scene.status.up)
+
+    run(main)
+
+
+def test_jobs_of_links_are_created_by_links_alone() -> None:
+    kind.check(job_of("link"), LINK_ID, JobConfig())
+    for key, settings in ((job_of("link"), b"short"), (JobKey("link", NAME, "link"), LINK_ID)):
+        with pytest.raises(Invalid, match="create links with `sarit link create`"):
+            kind.check(key, settings, JobConfig())
