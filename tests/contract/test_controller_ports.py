@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sarit.controller.ports import Segments, Tables, TableUpdate, TableValue
+from sarit.controller.ports import Segments, TableFeed, Tables, TableUpdate, TableValue
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Sealed, Truncated
 from sarit.core.limits import NOT_EXISTS, NULL_ATTRIBUTE_VALUE
 from sarit.core.metering import NO_RATES, ScalingTimes
@@ -102,10 +102,50 @@ def test_table_segment_whose_keys_have_another_length_is_not_taken_for_the_one_t
     run(test)
 
 
+def test_a_batch_at_a_position_is_applied_at_that_position_alone(run):
+    async def test(ports):
+        tables = ports.tables
+        await tables.create(TABLE)
+        first = await tables.update_at(TABLE, [TableUpdate(b"a", b"1", NO_VERSION)], await tables.position(TABLE))
+        assert first == await tables.position(TABLE)
+        with pytest.raises(Conflict):
+            await tables.update_at(TABLE, [TableUpdate(b"a", b"2", NO_VERSION)], first - 1)
+        second = await tables.update_at(TABLE, [TableUpdate(b"a", None, NO_VERSION)], first)
+        assert second > first
+        assert await tables.get(TABLE, [b"a"]) == [None]
+
+    run(test)
+
+
+def test_a_followed_table_gives_its_changes_with_removals_in_order(run):
+    async def test(ports):
+        tables = ports.tables
+        await tables.create(TABLE)
+        await tables.update(TABLE, [TableUpdate(b"a", b"0", NO_VERSION)])
+        start = await tables.position(TABLE)
+        assert await tables.changes(TABLE, start, 1000) == TableFeed((), start)
+        await tables.update(TABLE, [TableUpdate(b"a", b"1", NO_VERSION), TableUpdate(b"b", b"", NO_VERSION)])
+        middle = await tables.position(TABLE)
+        await tables.update(TABLE, [TableUpdate(b"a", None, NO_VERSION), TableUpdate(b"never", None, NO_VERSION)])
+        end = await tables.position(TABLE)
+        assert await tables.changes(TABLE, end, 1000) == TableFeed((), end)
+        if ports.kind != "fake":  # which knows no changes
+            both = ((b"a", b"1"), (b"b", b""), (b"a", None))
+            assert await tables.changes(TABLE, start, 10_000) == TableFeed(both, end)
+            assert await tables.changes(TABLE, start, 500) == TableFeed(both[:2], middle)
+            assert await tables.changes(TABLE, middle, 500) == TableFeed(both[2:], end)
+        assert await tables.changes(TABLE, start, 1) is None  # the batch is longer than that
+        assert await tables.changes(TABLE, 0, 10_000) is None  # before it was followed
+
+    run(test)
+
+
 # Calls about a table, or about a segment, that is missing.
 ON_MISSING = {
     "get entries": lambda ports: ports.tables.get(TABLE, [b"a"]),
     "update entries": lambda ports: ports.tables.update(TABLE, [TableUpdate(b"a", b"1", NO_VERSION)]),
+    "update at a position": lambda ports: ports.tables.update_at(TABLE, [TableUpdate(b"a", b"1", NO_VERSION)], 0),
+    "changes": lambda ports: ports.tables.changes(TABLE, 0, 10),
     "scan": lambda ports: ports.tables.scan(TABLE, b"", None, 10),
     "position": lambda ports: ports.tables.position(TABLE),
     "seal": lambda ports: ports.segments.seal(SEGMENT),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from sarit.controller import keys
 from sarit.controller.limits import CREATION_ID_BYTES
 from sarit.controller.model import codec
-from sarit.controller.model.effects import CreateTable, DeleteSegment
+from sarit.controller.model.effects import CreateMirrorTable, CreateTable, DeleteSegment
 from sarit.controller.model.epochs import SegmentRange, first_epoch
 from sarit.controller.model.records import CreationRecord, State, TableRecord
 from sarit.controller.ports import TableUpdate
@@ -40,8 +40,10 @@ class KeyValueTables:
         self._env = env
         self._locks: KeyedLocks[tuple[str, str]] = KeyedLocks()
 
-    async def create(self, scope: str, table: str, wanted: TableRecord) -> None:
-        """Create a table.  Raises Invalid, NotFound (scope), Exists."""
+    async def create(self, scope: str, table: str, wanted: TableRecord, mirror: bytes = b"") -> None:
+        """Create a table.  `mirror`: what is known of its source; then clients only read it.
+
+        Raises Invalid, NotFound (scope), Exists."""
         _check(table, wanted)
         async with self._locks.hold((scope, table)):
             for _ in range(MAX_ATTEMPTS):
@@ -58,6 +60,8 @@ class KeyValueTables:
                     TableUpdate(key, None, NOT_EXISTS if number is None else number.version),
                     TableUpdate(keys.creation_key(table + TABLE_SUFFIX), codec.encode_creation(created), NO_VERSION),
                 ]
+                if mirror:
+                    updates.append(TableUpdate(keys.mirror_key(table + TABLE_SUFFIX), mirror, NOT_EXISTS))
                 try:
                     await self._catalog.update(scope, updates, place.table)
                 except Conflict:
@@ -115,7 +119,7 @@ class KeyValueTables:
             if found is None or found[0].state is State.ACTIVE:
                 return found
             record, version = found
-            segments = [_segment(scope, table, partition) for partition in partitions(record)]
+            segments = partition_segments(scope, table, record)
             updates = [TableUpdate(keys.table_key(table), None, version)]
             if record.state is State.DELETING:
                 # Delete the segments before the record, without which their names are not known.
@@ -124,10 +128,13 @@ class KeyValueTables:
                 number = codec.encode_number(record.first_number + record.partitions)
                 updates.append(TableUpdate(keys.number_key(table + TABLE_SUFFIX), number, NO_VERSION))
                 updates.append(TableUpdate(keys.creation_key(table + TABLE_SUFFIX), None, NO_VERSION))
+                updates.append(TableUpdate(keys.mirror_key(table + TABLE_SUFFIX), None, NO_VERSION))
             else:
                 length = record.primary_key_length + record.secondary_key_length
+                (mirror,) = await self._catalog.get(scope, [keys.mirror_key(table + TABLE_SUFFIX)])
+                create = CreateTable if mirror is None else CreateMirrorTable
                 try:
-                    await self._runner.run([CreateTable(segment, length) for segment in segments])
+                    await self._runner.run([create(segment, length) for segment in segments])
                 except Conflict as error:
                     # A client made a table of this name over the wire, as Rust and Python make their groups, and would
                     # read and write the entries of this one.
@@ -156,6 +163,11 @@ def _check(table: str, wanted: TableRecord) -> None:
         raise Invalid(f"a table has 1 to {MAX_SEGMENTS_PER_STREAM} partitions, not {wanted.partitions}")
     if wanted.primary_key_length <= 0 or wanted.secondary_key_length < 0 or key_length > MAX_TABLE_KEY_BYTES:
         raise Invalid(f"a table's primary key has 1 byte or more, both keys at most {MAX_TABLE_KEY_BYTES}")
+
+
+def partition_segments(scope: str, table: str, record: TableRecord) -> list[str]:
+    """Return the names of the segments of a table's partitions, ordered by key range."""
+    return [_segment(scope, table, partition) for partition in partitions(record)]
 
 
 def _segment(scope: str, table: str, partition: SegmentRange) -> str:

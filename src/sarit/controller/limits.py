@@ -72,3 +72,6 @@ MAX_JOB_SETTINGS_BYTES: Final = 16_384
 MAX_JOB_STATE_BYTES: Final = 65_536
 MAX_JOB_HELD_SEGMENTS: Final = 16_384
 MAX_JOB_PROBLEM_CHARACTERS: Final = 500
+
+# Where the versions of a mirror's tables begin: no version that a client has from the source is ever one of the mirror.
+MIRROR_TABLE_POSITION: Final = 1 << 48

@@ -49,6 +49,14 @@ class SegmentInfo:
     modified_ms: int
 
 
+@dataclass(frozen=True, slots=True)
+class TableFeed:
+    """Changes of a table in order, each (key, value or None for a removal), and the position behind them."""
+
+    rows: tuple[tuple[bytes, bytes | None], ...]
+    position: int
+
+
 class Tables(Protocol):
     """Table segments with keys in unsigned byte order."""
 
@@ -61,6 +69,16 @@ class Tables(Protocol):
     async def update(self, table: str, updates: Sequence[TableUpdate]) -> list[int]:
         """Apply all updates atomically.  Returns the new versions, in order (-1 for a removal).  Raises Conflict, and
         changes nothing, if a key does not have its expected version."""
+
+    async def update_at(self, table: str, updates: Sequence[TableUpdate], position: int) -> int:
+        """Apply all updates atomically if the table is at a position.  Returns the position behind them.
+
+        Raises Conflict, and changes nothing, if it is at another one; NotFound."""
+
+    async def changes(self, table: str, position: int, limit: int) -> TableFeed | None:
+        """Return the changes behind a position, whole batches of about `limit` bytes; None: they are not known.
+
+        A table can be followed from its position at the first call on, as long as memory lasts.  Raises NotFound."""
 
     async def scan(self, table: str, start: bytes, end: bytes | None, limit: int) -> list[tuple[bytes, TableValue]]:
         """Return up to `limit` entries with start <= key (< end), ascending."""

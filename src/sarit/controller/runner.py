@@ -10,9 +10,10 @@ import asyncio
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
-from sarit.controller.limits import MAX_CALLS_PER_NAME
+from sarit.controller.limits import MAX_CALLS_PER_NAME, MIRROR_TABLE_POSITION
 from sarit.controller.model.effects import (
     CreateMirror,
+    CreateMirrorTable,
     CreateSegment,
     CreateTable,
     DeleteSegment,
@@ -84,6 +85,10 @@ class EffectRunner:
             case CreateTable(segment, key_length):
                 with suppress(Exists):
                     await segments.create_table(segment, key_length=key_length)
+            case CreateMirrorTable(segment, key_length):
+                with suppress(Exists):
+                    position = MIRROR_TABLE_POSITION
+                    await segments.create_table_at(segment, key_length=key_length, position=position, mirror=True)
             case SealSegment(segment):
                 with suppress(NotFound):
                     await segments.seal(segment)

@@ -72,6 +72,23 @@ MIRROR_END_POLL_SECONDS: Final = 0.2
 ROUNDING_SECONDS: Final = 1e-6
 SHORTEST_TIMER_SECONDS: Final = 1e-3
 
+# -- what goes with streams ----------------------------------------------------------------------
+# How many tables, or reader groups, one page of a scope's has.
+MIRROR_TABLES_PER_PAGE: Final = 50
+# How many rows, and how many bytes of them, one call brings at most: a row and a batch may be longer than the aim.
+MAX_MIRROR_ROWS: Final = 10_000
+MAX_MIRROR_ROWS_BYTES: Final = 4 * MIB
+# How often a change at a position is tried again when others change the table at the same time.
+MAX_TABLE_COPY_ATTEMPTS: Final = 20
+# How many recorded cuts one call carries, about.
+MIRROR_CUTS_PER_CALL: Final = 5_000
+# The changes of a table during its comparison that are applied at its end; with more it is compared again.
+MAX_COMPARISON_TAIL_BYTES: Final = 16 * MIB
+# How many calls one round spends on a partition.
+TABLE_ROUND_CALLS: Final = 200
+# Of how many tables a copier remembers that their mirrors are equal: of any more it asks in each round.
+MAX_EQUAL_TABLES: Final = 100_000
+
 # -- links
 # How many links one installation may have, those that end in it included.
 MAX_LINKS: Final = 256

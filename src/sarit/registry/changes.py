@@ -15,6 +15,7 @@ from sarit.controller.ports import TableUpdate
 from sarit.core.errors import Conflict, Exists, NotFound, Unavailable
 from sarit.core.limits import NOT_EXISTS
 from sarit.registry import keys, records
+from sarit.registry.errors import ReadOnly
 from sarit.registry.keys import REGISTRY_TABLE
 from sarit.registry.limits import CHANGE_PAUSE_SECONDS, MAX_CHANGE_ATTEMPTS
 from sarit.registry.records import Counters
@@ -60,7 +61,11 @@ class Changes:
         async with self._lock:
             for attempt in range(MAX_CHANGE_ATTEMPTS):
                 # Read the counters before `decide` reads other rows: had one of them changed since, the counters did.
-                (found,) = await self._rows.get([keys.COUNTERS])
+                found, mirror = await self._rows.get([keys.COUNTERS, keys.MIRROR])
+                if mirror is not None:
+                    raise ReadOnly(
+                        "the registry is a mirror, which only its link changes: `sarit link promote` makes it writable"
+                    )
                 stored = Counters() if found is None else records.decode_counters(found.value)
                 counters = stored.of(self._installation)
                 change = await decide(counters)
@@ -77,6 +82,8 @@ class Changes:
     async def _write(self, change: Change[T], version: int) -> bool:
         """Write the rows of a change.  Returns False if another one came before it."""
         updates = [TableUpdate(keys.COUNTERS, records.encode_counters(change.counters), version)]
+        # This fails when the registry became a mirror since the counters were read.
+        updates.append(TableUpdate(keys.MIRROR, None, NOT_EXISTS))
         updates += (TableUpdate(key, value, NO_VERSION) for key, value in change.rows.items())
         try:
             await self._tables.update(REGISTRY_TABLE, updates)

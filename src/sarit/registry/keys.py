@@ -2,6 +2,7 @@
 
     _system/_tables/registry
         n                                   Counters; every change expects its version
+        l                                   says that a link alone changes the registry; no value
         s/<schema id>/<part>                a schema: its head and the first part of its text, then further parts
         p/<fingerprint>                     the id of the schema with this fingerprint, 32 bytes
         d/<schema id>                       the fingerprint of a schema that was deleted permanently
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 REGISTRY_TABLE: Final = f"{SYSTEM_SCOPE}/_tables/registry"
 COUNTERS: Final = b"n"
+MIRROR: Final = b"l"
 GROUPS: Final = b"g/"
 _INSTALLATION: Final = b"c"
 

@@ -362,6 +362,11 @@ def _encode(row: Mapping[str, Any]) -> bytes:
     return MARK + json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode()
 
 
+def require_format(value: bytes, what: str) -> None:
+    """Check the byte of a row's format.  Raises Corrupt."""
+    _content(value, what)
+
+
 def _content(value: bytes, what: str) -> bytes:
     """Return a row without the byte of its format.  Raises Corrupt."""
     if not value:

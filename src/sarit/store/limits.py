@@ -80,6 +80,12 @@ MAX_CACHED_RANGE_BYTES: Final = 4 * KIB
 # -- tables ----------------------------------------------------------------------------------
 MAX_TABLE_BATCH_BYTES: Final = 32 * MIB
 MAX_TABLE_PAGE_BYTES: Final = 2 * MIB
+# The newest changes that a container keeps of all tables that are followed (`container/table_feeds.py`), ...
+TABLE_FEED_BYTES: Final = 8 * MIB
+# ... of how many tables, ...
+MAX_FOLLOWED_TABLES: Final = 1000
+# ... and how much each entry counts besides its key and value.
+TABLE_FEED_OVERHEAD_BYTES: Final = 200
 
 # -- store: server -----------------------------------------------------------------------------
 # A closed connection has this time to take the replies that were sent; then it is aborted.

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from sarit.controller.ports import SegmentInfo, TableUpdate, TableValue
+from sarit.controller.ports import SegmentInfo, TableFeed, TableUpdate, TableValue
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, SaritError, Sealed, Truncated, Unavailable
 from sarit.core.limits import NOT_EXISTS, NULL_ATTRIBUTE_VALUE
 from sarit.core.metering import NO_RATES
@@ -163,6 +163,22 @@ class FakeTables:
                 versions.append(self._position[0])
         await self.faults.leave(at, "tables.update")
         return versions
+
+    async def update_at(self, table: str, updates: Sequence[TableUpdate], position: int) -> int:
+        at = await self.faults.enter(f"tables.update_at {table}")
+        self._table(table)
+        actual = self._changed.get(table, 0)
+        if actual != position:
+            raise Conflict(table, expected=position, actual=actual)
+        await self.update(table, updates)
+        await self.faults.leave(at, "tables.update_at")
+        return self._changed.get(table, 0)
+
+    async def changes(self, table: str, position: int, limit: int) -> TableFeed | None:
+        at = await self.faults.enter(f"tables.changes {table}")
+        self._table(table)
+        await self.faults.leave(at, "tables.changes")
+        return TableFeed((), position) if position == self._changed.get(table, 0) else None
 
     async def scan(self, table: str, start: bytes, end: bytes | None, limit: int) -> list[tuple[bytes, TableValue]]:
         at = await self.faults.enter(f"tables.scan {table}")

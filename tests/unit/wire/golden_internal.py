@@ -50,6 +50,19 @@ INTERNAL: list[tuple[w.Command, str]] = [
     (w.BackupStep(request_id=7, step='{"hold": true}'), "0000000000000007000e" + b'{"hold": true}'.hex()),
     (w.MeasureScope(request_id=7, scope="s"), "0000000000000007000173"),
     (w.ScopeMeasured(request_id=7, bytes=5, containers=2), "0000000000000007000000000000000500000002"),
+    (
+        w.ChangeTableAt(request_id=7, segment="a", position=64, changes=(w.TableChange(b"k", -1, False, False, b"v"),)),
+        "0000000000000007000161000000000000004000000001000000016bffffffffffffffff00000000000176",
+    ),
+    (w.TableChangedAt(request_id=7, position=64), "00000000000000070000000000000040"),
+    (
+        w.FollowTable(request_id=7, segment="a", position=64, limit=3),
+        "0000000000000007000161000000000000004000000003",
+    ),
+    (
+        w.TableFollowed(request_id=7, lost=False, position=64, changes=(w.TableChange(b"k", -1, False, True, b""),)),
+        "000000000000000700000000000000004000000001000000016bffffffffffffffff000100000000",
+    ),
     (w.BackupStepDone(request_id=7, answer='{"held": true}'), "0000000000000007000e" + b'{"held": true}'.hex()),
     (
         w.CreateSegmentAt(

@@ -103,7 +103,8 @@ class Timeline:
     async def record(self, name: StreamName) -> None:
         """Record the present end of a stream as a cut.  Raises Unavailable, NotFound."""
         found = await self._catalog.find(name)
-        if found is None or found.record.state is not State.ACTIVE:
+        # A mirror has the cuts of its source, which a link copies: those of its own would name later times.
+        if found is None or found.record.state is not State.ACTIVE or found.record.mirrored:
             return
         active = [s.segment for s in found.record.current.segments]
         lengths = await gather_all([self._segments.info(name.segment(SegmentId.unpack(s))) for s in active])

@@ -41,6 +41,14 @@ class CreateTable:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateMirrorTable:
+    """Create a table segment that clients only read, and whose versions no table of theirs has."""
+
+    segment: str
+    key_length: int
+
+
+@dataclass(frozen=True, slots=True)
 class SealSegment:
     """Seal a segment; a missing one is ignored."""
 
@@ -91,6 +99,7 @@ Effect = (
     CreateSegment
     | CreateMirror
     | CreateTable
+    | CreateMirrorTable
     | SealSegment
     | DeleteSegment
     | TruncateSegment

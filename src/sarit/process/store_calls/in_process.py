@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from sarit.controller.ports import SegmentInfo, TableUpdate, TableValue
+from sarit.controller.ports import SegmentInfo, TableFeed, TableUpdate, TableValue
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Sealed, Truncated
 from sarit.core.metering import NO_RATES
 from sarit.store.metering.growth import GrowthMonitor
 from sarit.store.metering.scope_use import scope_use
 from sarit.store.server.batches import append_many, infos, read_many
 from sarit.store.server.control_handler import locate, merge_at, merge_batch
-from sarit.store.server.internal_handler import append_at, create_fresh, read_bytes
+from sarit.store.server.internal_handler import append_at, change_at, create_fresh, read_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,6 +45,16 @@ class InProcessTables:
         changes = [(update.key, update.value, update.expected) for update in updates]
         fresh = {update.key for update in updates if update.fresh}
         return await self._store.tables(table).update(table, changes, fresh=fresh)
+
+    async def update_at(self, table: str, updates: Sequence[TableUpdate], position: int) -> int:
+        """Apply all updates atomically if the table is at a position.  Raises Conflict (it is at another one)."""
+        changes = [(update.key, update.value, update.expected) for update in updates]
+        return await change_at(self._store, table, changes, position)
+
+    async def changes(self, table: str, position: int, limit: int) -> TableFeed | None:
+        """Return the changes behind a position; None: they are not known."""
+        found = await self._store.tables(table).changes(table, position, limit)
+        return None if found is None else TableFeed(tuple((entry.key, entry.value) for entry in found[0]), found[1])
 
     async def scan(self, table: str, start: bytes, end: bytes | None, limit: int) -> list[tuple[bytes, TableValue]]:
         """Return up to `limit` entries with start <= key (< end), ascending."""

@@ -25,7 +25,7 @@ from sarit.client.core.connection import ConnectionPool, first_request_id
 from sarit.client.core.replies import error_of
 from sarit.client.core.retry import NotSent, RetryPolicy
 from sarit.client.session.session import Backoff, Pauses
-from sarit.controller.ports import SegmentInfo, TableUpdate, TableValue
+from sarit.controller.ports import SegmentInfo, TableFeed, TableUpdate, TableValue
 from sarit.controller.runner import gather_all
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, SaritError, Truncated, Unavailable
 from sarit.core.limits import NOT_EXISTS
@@ -52,6 +52,7 @@ _SEGMENTS: Final = "segments"
 _CREATIONS: Final = "creations"
 # These requests have connections of their own: a store of an earlier version, which does not know them, closes them.
 _QUOTAS: Final = "quotas"
+_FEEDS: Final = "feeds of tables"
 _FRESH: Final = "fresh creations"
 
 _NO_POSITION: Final = -1
@@ -211,6 +212,13 @@ async def create_one(
     _expect(await stores.ask(segment, make, _CREATIONS), wire.SegmentCreated, segment)
 
 
+def _changes(updates: Sequence[TableUpdate]) -> tuple[wire.TableChange, ...]:
+    return tuple(
+        wire.TableChange(update.key, update.expected, update.fresh, update.value is None, update.value or b"")
+        for update in updates
+    )
+
+
 class RemoteTables:
     """`controller.ports.Tables`."""
 
@@ -244,12 +252,27 @@ class RemoteTables:
 
     async def update(self, table: str, updates: Sequence[TableUpdate]) -> list[int]:
         """Apply all updates atomically.  Raises Conflict (a key does not have its expected version)."""
-        changes = tuple(
-            wire.TableChange(update.key, update.expected, update.fresh, update.value is None, update.value or b"")
-            for update in updates
-        )
+        changes = _changes(updates)
         reply = await self._ask(table, lambda i: wire.ChangeTable(i, table, changes), wire.TableEntriesUpdated)
         return list(reply.versions)
+
+    async def update_at(self, table: str, updates: Sequence[TableUpdate], position: int) -> int:
+        """Apply all updates atomically if the table is at a position.  Raises Conflict (it is at another one)."""
+        changes = _changes(updates)
+        reply = await self._stores.ask(table, lambda i: wire.ChangeTableAt(i, table, position, changes), _FEEDS)
+        reply = _expect(reply, wire.TableChangedAt, table)
+        return int(reply.position)
+
+    async def changes(self, table: str, position: int, limit: int) -> TableFeed | None:
+        """Return the changes behind a position; None: they are not known."""
+        reply = await self._stores.ask(
+            table, lambda i: wire.FollowTable(i, table, position, limit), _FEEDS, repeatable=True
+        )
+        reply = _expect(reply, wire.TableFollowed, table)
+        if reply.lost:
+            return None
+        rows = ((bytes(one.key), None if one.removed else bytes(one.value)) for one in reply.changes)
+        return TableFeed(tuple(rows), reply.position)
 
     async def scan(self, table: str, start: bytes, end: bytes | None, limit: int) -> list[tuple[bytes, TableValue]]:
         """Return up to `limit` entries with start <= key (< end), ascending."""

@@ -42,6 +42,7 @@ from sarit.store.container.operations import (
     UpdateTable,
 )
 from sarit.store.container.segment import Attribute, Block, Segment, copy_segment
+from sarit.store.container.table_feeds import TableFeeds
 from sarit.store.flow_control.memory_budget import DirtyBytes
 from sarit.store.limits import TABLE_ENTRY_HEADER_BYTES
 from sarit.wire.limits import NO_VERSION
@@ -120,6 +121,7 @@ class ContainerState:
         self.changed: dict[int, Segment] = {}
         self.truncated: dict[int, Segment] = {}
         self.garbage: set[str] = set()
+        self.feeds = TableFeeds()
         self._snapshot: Snapshot | None = None
 
     # -- what is in memory -----------------------------------------------------------------
@@ -452,6 +454,8 @@ class ContainerState:
                 del table.pending[entry.key]
         segment.length = operation.length
         segment.entries = operation.live
+        if self.feeds:
+            self.feeds.note(operation)
 
     def _apply_truncate(self, segment: Segment, offset: int) -> None:
         segment.start = offset

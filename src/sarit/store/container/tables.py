@@ -19,7 +19,14 @@ from typing import TYPE_CHECKING
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, SaritError
 from sarit.core.limits import MAX_TABLE_KEY_BYTES, MAX_TABLE_VALUE_BYTES, NOT_EXISTS
 from sarit.index import keys
-from sarit.store.container.operations import KIND_TABLE_FIXED, KIND_TABLE_HASH, Delete, Entry, serialized_bytes
+from sarit.store.container.operations import (
+    KIND_TABLE_FIXED,
+    KIND_TABLE_HASH,
+    Delete,
+    Entry,
+    UpdateTable,
+    serialized_bytes,
+)
 from sarit.store.limits import MAX_TABLE_BATCH_BYTES, MAX_TABLE_PAGE_BYTES, TABLE_ENTRY_HEADER_BYTES
 
 if TYPE_CHECKING:
@@ -86,6 +93,20 @@ class Tables:
 
         `fresh`: keys that were never in the table, as the caller knows, so that the index is not asked for them.
         Raises NotFound, Conflict, Invalid, Truncated (table position), Unavailable (over the control limit)."""
+        operation = await self._change(name, changes, expected_length, fresh)
+        # The entries that are not removals are those of the puts, in order.
+        versions = iter([entry.version for entry in operation.entries if entry.value is not None])
+        return [NOT_EXISTS if value is None else next(versions) for _, value, _ in changes]
+
+    async def update_at(self, name: str, changes: Sequence[Change], position: int) -> int:
+        """Apply a batch atomically if the table is at a position.  Returns the position behind the batch.
+
+        Raises as `update` does; Truncated: it is at another position."""
+        return (await self._change(name, changes, position, ())).length
+
+    async def _change(
+        self, name: str, changes: Sequence[Change], expected_length: int | None, fresh: Collection[bytes]
+    ) -> UpdateTable:
         await self._container.control_limit.wait_below(name)
         segment = await self._require(name)
         _check_sizes(segment, changes)
@@ -115,9 +136,7 @@ class Tables:
         finally:
             segment.pins -= 1
         await self._container.submit(operation)
-        # The entries that are not removals are those of the puts, in order.
-        versions = iter([entry.version for entry in operation.entries if entry.value is not None])
-        return [NOT_EXISTS if value is None else next(versions) for _, value, _ in changes]
+        return operation
 
     async def get(self, name: str, wanted: Sequence[bytes]) -> list[Entry | None]:
         """Return the applied entries of keys in order, None for absent ones.  Raises NotFound."""
@@ -301,6 +320,12 @@ class Tables:
         # There are no more rows if all are read and the scan returned fewer than `most`.
         whole = at == len(rows) < most
         return found, None if whole else keys.parse_version_key(rows[at - 1][0])[1]
+
+    async def changes(self, name: str, position: int, limit: int) -> tuple[list[Entry], int] | None:
+        """Return changes behind a position, with removals, in whole batches, and the position behind them; None: they
+        are not known any more.  Follows the table from now on (`table_feeds.py`).  Raises NotFound."""
+        segment = await self._require(name)
+        return self._container.state.feeds.read(segment, position, min(limit, MAX_TABLE_PAGE_BYTES))
 
     async def info(self, name: str) -> Segment:
         """Return the table's segment.  Raises NotFound, Invalid (no table)."""

@@ -41,6 +41,7 @@ _MADE: Final = (
     wire.TableEntriesUpdated,
     wire.TableKeysRemoved,
     wire.AppendedAt,
+    wire.TableChangedAt,
 )
 
 # A function that answers requests of one command, or raises one of `core.errors`.

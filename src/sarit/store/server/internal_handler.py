@@ -12,7 +12,7 @@ import hmac
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from sarit.core.errors import Conflict, Exists, Invalid, SaritError
+from sarit.core.errors import Conflict, Exists, Invalid, SaritError, Truncated
 from sarit.core.limits import MAX_SCALE_REQUESTS, NULL_ATTRIBUTE_VALUE
 from sarit.core.metering import NO_RATES, ScaleAdvice
 from sarit.security.quotas import Quotas
@@ -27,6 +27,7 @@ from sarit.store.server.held_requests import answer_request
 from sarit.store.server.replies import error_reply
 from sarit.wire import commands as wire
 from sarit.wire.frames import Append
+from sarit.wire.limits import NO_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,6 +111,8 @@ class InternalSession:
             wire.CreateFreshSegment: self._create_fresh_one,
             wire.CreateFreshSegments: self._create_fresh,
             wire.ChangeTable: self._change_table,
+            wire.ChangeTableAt: self._change_table_at,
+            wire.FollowTable: self._follow_table,
             wire.ScanTable: self._scan_table,
             wire.DeleteTable: self._delete_table,
             wire.ReadBytes: self._read,
@@ -233,13 +236,22 @@ class InternalSession:
     # -- tables -------------------------------------------------------------------------------
 
     async def _change_table(self, c: wire.ChangeTable) -> wire.Command:
-        # Copy keys and values, as for the public command (`ControlHandler._update_table`).
-        changes = [
-            (bytes(change.key), None if change.removed else bytes(change.value), change.version) for change in c.changes
-        ]
+        changes = _changes(c.changes)
         fresh = {bytes(change.key) for change in c.changes if change.fresh}
         versions = await self._store.tables(c.segment).update(c.segment, changes, fresh=fresh)
         return wire.TableEntriesUpdated(c.request_id, tuple(versions))
+
+    async def _change_table_at(self, c: wire.ChangeTableAt) -> wire.Command:
+        position = await change_at(self._store, c.segment, _changes(c.changes), c.position)
+        return wire.TableChangedAt(c.request_id, position)
+
+    async def _follow_table(self, c: wire.FollowTable) -> wire.Command:
+        found = await self._store.tables(c.segment).changes(c.segment, c.position, c.limit)
+        entries, position = ([], c.position) if found is None else found
+        changes = tuple(
+            wire.TableChange(entry.key, NO_VERSION, False, entry.value is None, entry.value or b"") for entry in entries
+        )
+        return wire.TableFollowed(c.request_id, found is None, position, changes)
 
     async def _scan_table(self, c: wire.ScanTable) -> wire.Command:
         end = bytes(c.end) if c.bounded else None
@@ -378,3 +390,21 @@ class _Reply:
 
     def moved(self, session: WriterSession) -> None:
         """Do nothing: no append is pending, since the append follows the set-up at once."""
+
+
+def _changes(changes: Sequence[wire.TableChange]) -> list[tuple[bytes, bytes | None, int]]:
+    # Copy keys and values, as for the public command (`ControlHandler._update_table`).
+    return [(bytes(change.key), None if change.removed else bytes(change.value), change.version) for change in changes]
+
+
+async def change_at(
+    store: SegmentStore, table: str, changes: Sequence[tuple[bytes, bytes | None, int]], position: int
+) -> int:
+    """Change a table if it is at a position.  Returns the position behind the changes.  Raises Conflict, NotFound."""
+    tables = store.tables(table)
+    if position < 0:
+        raise Invalid(f"{position} is no position of a table")
+    try:
+        return await tables.update_at(table, changes, position)
+    except Truncated as error:
+        raise Conflict(f"table {table} is at another position", expected=position, actual=error.start_offset) from None

@@ -34,7 +34,7 @@ def reply_bytes(command: Command) -> int:
         return min(MAX_WIRE_PAYLOAD_BYTES, len(command.keys) * MAX_TABLE_VALUE_BYTES)
     if isinstance(command, wire.ReadTableKeys | wire.ReadTableEntries | wire.ReadTableEntriesDelta):
         return MAX_TABLE_PAGE_BYTES
-    if isinstance(command, wire.ScanTable):
+    if isinstance(command, wire.ScanTable | wire.FollowTable):
         return MAX_TABLE_PAGE_BYTES
     if isinstance(command, wire.ReadBytes):
         return min(max(command.limit, 0), MAX_INTERNAL_READ_BYTES)

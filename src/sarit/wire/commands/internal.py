@@ -453,3 +453,41 @@ class SetMirror(Command):
     request_id: Long
     segment: Text
     mirror: Flag
+
+
+@command(1_000_040)
+class ChangeTableAt(Command):
+    """A request to change a table atomically if it is at a position.  Answer: TableChangedAt or ConditionFailed."""
+
+    request_id: Long
+    segment: Text
+    position: Long
+    changes: TableChanges
+
+
+@command(1_000_041)
+class TableChangedAt(Command):
+    """Answer to ChangeTableAt.  `position`: that of the table behind the changes."""
+
+    request_id: Long
+    position: Long
+
+
+@command(1_000_042)
+class FollowTable(Command):
+    """A request for the changes of a table behind a position, about `limit` bytes of them.  Answer: TableFollowed."""
+
+    request_id: Long
+    segment: Text
+    position: Long
+    limit: Int
+
+
+@command(1_000_043)
+class TableFollowed(Command):
+    """Answer to FollowTable: changes in order, and the position behind them.  `lost`: they are not known any more."""
+
+    request_id: Long
+    lost: Flag
+    position: Long
+    changes: TableChanges

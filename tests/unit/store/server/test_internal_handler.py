@@ -25,6 +25,8 @@ INTERNAL = [
     wire.CreateFreshSegments(3, (SEGMENT,)),
     wire.ChangeTable(3, "t", ()),
     wire.ScanTable(3, "t", b"", False, b"", 1),
+    wire.ChangeTableAt(3, "t", 0, ()),
+    wire.FollowTable(3, "t", 0, 1),
     wire.DeleteTable(3, "t", False, -1),
     wire.ReadBytes(3, SEGMENT, 0, 1),
     wire.AppendAt(3, SEGMENT, 0, b"x"),
