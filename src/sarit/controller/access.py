@@ -350,6 +350,12 @@ NEEDS: Final[Mapping[str, Need]] = {
     "mirrorAddCuts": Need(_update, _mirror),
     "mirrorPutGroups": Need(_update, _mirror),
     "mirrorPromoteAttached": Need(_update, _mirror, system=True),
+    "createLink": Need(_update, _root),
+    "listLinks": Need(_update, _root),
+    "linkStatus": Need(_update, _root),
+    "changeLink": Need(_update, _root),
+    "deleteLink": Need(_update, _root),
+    "promoteLink": Need(_update, _root),
 }
 
 

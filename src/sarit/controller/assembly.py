@@ -18,6 +18,7 @@ from sarit.controller.calls.groups import GroupCalls
 from sarit.controller.calls.identity import IdentityCalls
 from sarit.controller.calls.inspection import InspectionCalls
 from sarit.controller.calls.jobs import JobCalls
+from sarit.controller.calls.links import LinkCalls
 from sarit.controller.calls.properties import PropertyCalls
 from sarit.controller.calls.quotas import QuotaCalls
 from sarit.controller.calls.scopes import ScopeCalls
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
 
     from sarit.controller.access import Access
     from sarit.controller.assignment import Address
+    from sarit.controller.calls.links import Links
     from sarit.controller.jobs import Kinds
     from sarit.controller.ports import Segments, Tables
     from sarit.controller.statistics import ControllerStatistics
@@ -162,10 +164,11 @@ class Controller:
         # Stop transactions after the recovery sweeper, which schedules their completion.
         await self.transactions.stop()
 
-    def services(self, mirror: object | None = None) -> dict[str, Handler]:
+    def services(self, mirror: object | None = None, links: Callable[[], Links] | None = None) -> dict[str, Handler]:
         """Return the handlers of the controller's calls, by path.
 
-        `mirror`: serves the calls of other installations for links; None: there are none."""
+        `mirror`: serves the calls of other installations for links; `links`: returns what serves those of
+        administrators; None: there are none."""
         groups = GroupCalls(self.groups)
         families = (
             ScopeCalls(self.catalog, self.scopes, self.assignment.members),
@@ -186,6 +189,7 @@ class Controller:
             groups,
             PropertyCalls(self.catalog),
             JobCalls(self.catalog, self.jobs, self._kinds),
+            LinkCalls(links),
         )
         found = handlers(PRAVEGA, families, limiter, self._access) | handlers(SARIT, own, limiter, self._access)
         return found if mirror is None else found | handlers(MIRROR, [mirror], limiter, self._access)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 from sarit.core.names import MARK_PREFIX, SYSTEM_SCOPE, is_internal_name
 
 if TYPE_CHECKING:
+    from sarit.core.links import LinkSettings
     from sarit.core.names import StreamName
-    from sarit.mirror.links import LinkSettings
 
 _ANY: Final = "*"
 _ONE: Final = "?"

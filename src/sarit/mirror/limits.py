@@ -110,6 +110,10 @@ MAX_HOLD_BYTES: Final = 1 << 50
 MAX_LINK_PROBLEMS: Final = 20
 # ... in texts of at most this length.
 MAX_LINK_NOTE_CHARACTERS: Final = 400
+# How long the creation of a link waits for its peer, which may be away ...
+PEER_CHECK_SECONDS: Final = 5.0
+# ... and how long one call promotes mirrors before it answers.
+LINK_PROMOTE_SECONDS: Final = 5.0
 
 # -- messages between the sides
 # The length of the ids of links, lineages and creations.

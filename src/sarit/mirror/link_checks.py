@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Exists, Invalid
+from sarit.core.links import HoldOverflow, LinkDirection, LinkRole, LinkState
 from sarit.core.policies import RetentionPolicy
 from sarit.mirror.globs import common, is_glob
 from sarit.mirror.limits import (
@@ -19,13 +20,12 @@ from sarit.mirror.limits import (
     MIN_HOLD_BYTES,
     MIN_LINK_BYTES_PER_SECOND,
 )
-from sarit.mirror.links import Direction, LinkState, Overflow, Role
 from sarit.mirror.values import FROM_TAIL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from sarit.mirror.links import Link, LinkSettings
+    from sarit.core.links import Link, LinkSettings
 
 # What a link may read of its node to log in.  Other variables and files hold other secrets, and whoever creates a link
 # also chooses who gets to see them: the peer.
@@ -33,7 +33,8 @@ PASSWORD_VARIABLE: Final = "SARIT_LINK_"
 PASSWORD_SUFFIX: Final = ".password"
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]*")
-_PEER: Final = re.compile(r"(?:tls://)?(?:[A-Za-z0-9.\-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
+_ADDRESS: Final = re.compile(r"(?:[A-Za-z0-9.\-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
+_TLS: Final = "tls://"
 _USER: Final = re.compile(r"[A-Za-z0-9._@\-]{1,128}")
 _VARIABLE: Final = re.compile(rf"env:{PASSWORD_VARIABLE}[A-Z0-9_]+")
 _TIME: Final = r"([01][0-9]|2[0-3]):([0-5][0-9])"
@@ -69,11 +70,11 @@ def check_settings(settings: LinkSettings) -> None:
 
 
 def _check_peer(settings: LinkSettings) -> None:
-    found = _PEER.fullmatch(settings.peer) if len(settings.peer) <= MAX_LINK_TEXT_CHARACTERS else None
-    if found is None or not 0 < int(found[1]) < 65536:
+    addresses = settings.peer.removeprefix(_TLS).split(",")
+    if len(settings.peer) > MAX_LINK_TEXT_CHARACTERS or not all(map(_is_address, addresses)):
         raise Invalid(
-            f"{_shown(settings.peer)} is no address of a peer: give HOST:PORT of one of its controllers, as "
-            "core.example:9090, or tls://HOST:PORT"
+            f"{_shown(settings.peer)} is no address of a peer: give HOST:PORT of a controller, as core.example:9090, "
+            "or of several with commas; tls:// before it asks for TLS"
         )
     if bool(settings.user) != bool(settings.password):
         raise Invalid("a link logs in with a user and a password: give both, or neither")
@@ -83,8 +84,13 @@ def _check_peer(settings: LinkSettings) -> None:
         check_password(settings.password)
     if settings.ca and (not settings.ca.startswith("/") or not _is_path(settings.ca)):
         raise Invalid(f"{_shown(settings.ca)} is no file of certificates: give its whole path on the node")
-    if settings.ca and not settings.peer.startswith("tls://"):
+    if settings.ca and not settings.peer.startswith(_TLS):
         raise Invalid(f"there are certificates for {settings.peer}, which is no address with TLS: give tls://HOST:PORT")
+
+
+def _is_address(text: str) -> bool:
+    found = _ADDRESS.fullmatch(text)
+    return found is not None and 0 < int(found[1]) < 1 << 16
 
 
 def check_password(reference: str) -> None:
@@ -128,7 +134,7 @@ def _check_numbers(settings: LinkSettings) -> None:
         )
     if hold and not MIN_HOLD_BYTES <= hold <= MAX_HOLD_BYTES:
         raise Invalid(f"{hold} bytes to hold: give {MIN_HOLD_BYTES} to {MAX_HOLD_BYTES}, or 0 to hold nothing")
-    if settings.overflow is Overflow.DROP and not hold:
+    if settings.overflow is HoldOverflow.DROP and not hold:
         raise Invalid("what is dropped when the hold is full can be chosen only with a hold: give a number of bytes")
     if settings.start_ms < FROM_TAIL:
         raise Invalid(f"{settings.start_ms} is no time: give ms since 1970, 0 for the head, -1 for the tail")
@@ -154,14 +160,14 @@ def check_beside(link: Link, others: Iterable[Link], installation: str) -> None:
         raise Invalid(f"link {link.name} leads from this installation to itself: give the address of another one")
     for other in others:
         ended = LinkState.PROMOTED in (link.state, other.state)
-        if other.name == link.name or Role.PASSIVE in (link.role, other.role) or ended:
+        if other.name == link.name or LinkRole.PASSIVE in (link.role, other.role) or ended:
             continue
         met = common(link.settings, other.settings)
         if met is None:
             continue
         both = f"{met[0]} of link {link.name} and {met[1]} of link {other.name}"
         same_way = link.settings.direction is other.settings.direction
-        if same_way and (link.settings.direction is Direction.PULL or _same_peer(link, other)):
+        if same_way and (link.settings.direction is LinkDirection.PULL or _same_peer(link, other)):
             raise Exists(f"{both} can be the same stream, which one link alone can write: exclude it from one of them")
         if not same_way and _same_peer(link, other):
             raise Invalid(f"{both} can be the same stream, which would be copied in a circle: exclude it from one")

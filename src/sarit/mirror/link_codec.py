@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from sarit.core.errors import Corrupt, Invalid
-from sarit.core.policies import RetentionPolicy, RetentionType
-from sarit.core.versioned_objects import Cursor, pack_int, pack_long, pack_signed, pack_text
-from sarit.mirror.limits import LINK_ID_BYTES, MAX_LINK_NOTE_CHARACTERS, MAX_LINK_PROBLEMS
-from sarit.mirror.links import (
-    Direction,
+from sarit.core.links import (
+    HoldOverflow,
     Link,
+    LinkDirection,
+    LinkRole,
     LinkSettings,
     LinkState,
     LinkStatus,
-    Overflow,
-    Role,
     StreamProblem,
 )
+from sarit.core.policies import RetentionPolicy, RetentionType
+from sarit.core.versioned_objects import Cursor, pack_int, pack_long, pack_signed, pack_text
+from sarit.mirror.limits import LINK_ID_BYTES, MAX_LINK_NOTE_CHARACTERS, MAX_LINK_PROBLEMS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _FORMAT: Final = 1
-_DIRECTIONS: Final = (Direction.PUSH, Direction.PULL)
-_ROLES: Final = (Role.ACTIVE, Role.PASSIVE)
+_DIRECTIONS: Final = (LinkDirection.PUSH, LinkDirection.PULL)
+_ROLES: Final = (LinkRole.ACTIVE, LinkRole.PASSIVE)
 _STATES: Final = (LinkState.ACTIVE, LinkState.PAUSED, LinkState.DRAINING, LinkState.PROMOTED)
-_OVERFLOWS: Final = (Overflow.THROTTLE, Overflow.DROP)
+_OVERFLOWS: Final = (HoldOverflow.THROTTLE, HoldOverflow.DROP)
 _FLAGS: Final = ("follow_truncation", "tables", "registry", "groups", "restart", "discard_divergent")
 _THOUSAND: Final = 1000
 

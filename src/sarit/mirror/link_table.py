@@ -21,11 +21,11 @@ from sarit.controller.ports import TableUpdate
 from sarit.controller.streams import MAX_ATTEMPTS
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Unavailable
 from sarit.core.limits import NOT_EXISTS
+from sarit.core.links import Link, LinkDirection, LinkRole, LinkSettings, LinkState
 from sarit.core.names import SYSTEM_SCOPE, StreamName
 from sarit.mirror.limits import LINK_ID_BYTES, MAX_LINK_NAME_CHARACTERS, MAX_LINKS
 from sarit.mirror.link_checks import check_beside, check_change, check_name, check_settings
 from sarit.mirror.link_codec import decode_link, encode_link
-from sarit.mirror.links import Direction, Link, LinkSettings, LinkState, Role
 from sarit.wire.limits import NO_VERSION
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class LinkTable:
     async def change(self, link: Link, settings: LinkSettings) -> Link:
         """Give a link other settings, if it is unchanged since it was read.  Raises Conflict, Invalid, Exists,
         Unavailable."""
-        if link.role is Role.PASSIVE:
+        if link.role is LinkRole.PASSIVE:
             raise Invalid(f"link {link.name} has its settings where it runs: change it there")
         check_change(link.settings, settings)
         return await self._store(replace(link, settings=settings), link.version)
@@ -160,8 +160,8 @@ class LinkTable:
         if any(link.name == name for link in links):
             suffix = f"-{identity.link_id.hex()[:_PASSIVE_DIGITS]}"
             name = name[: MAX_LINK_NAME_CHARACTERS - len(suffix)] + suffix
-        settings, now_ms = LinkSettings(Direction.PUSH, "", include=()), self._wall_ms()
-        link = Link(name, identity.link_id, now_ms, Role.PASSIVE, LinkState.ACTIVE, settings, identity.installation)
+        settings, now_ms = LinkSettings(LinkDirection.PUSH, "", include=()), self._wall_ms()
+        link = Link(name, identity.link_id, now_ms, LinkRole.PASSIVE, LinkState.ACTIVE, settings, identity.installation)
         update = TableUpdate(link_key(name), encode_link(link), NOT_EXISTS)
         try:
             await self._tables.update(LINKS_TABLE, [update])

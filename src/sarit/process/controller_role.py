@@ -121,8 +121,10 @@ class ControllerRole:
             kinds=_kinds(settings.jobs, runners),
         )  # fmt: skip
         # The parts of links to other installations.
-        self.mirror = LateSite(self.controller, stores.tables, env, settings.installation)
-        self.listener = GrpcListener(self.controller.services(LateCalls(self.mirror)), settings.max_api_connections)
+        runs_jobs = bool(runners) or settings.jobs is not None
+        self.mirror = LateSite(self.controller, stores.tables, env, settings.installation, runs_jobs=runs_jobs)
+        served = self.controller.services(LateCalls(self.mirror), self.mirror.links)
+        self.listener = GrpcListener(served, settings.max_api_connections)
         self._settings = settings
         self._alone = workers is None
         self._env = env

@@ -15,18 +15,25 @@ if TYPE_CHECKING:
     from sarit.controller.assembly import Controller
     from sarit.controller.ports import Tables
     from sarit.env.ports import Env
+    from sarit.mirror.link_service import LinkService
     from sarit.mirror.site import MirrorSite
 
 
 class LateSite:
-    """Makes the site of a controller once, when it is first asked for.  `installation`: as of `MirrorSite`."""
+    """Makes the site of a controller once, when it is first asked for.
 
-    def __init__(self, controller: Controller, tables: Tables, env: Env, installation: str) -> None:
+    `installation`: as of `MirrorSite`.  `runs_jobs`: clients may create jobs, so there can be links."""
+
+    def __init__(
+        self, controller: Controller, tables: Tables, env: Env, installation: str, *, runs_jobs: bool = True
+    ) -> None:  # fmt: skip
+        self._runs_jobs = runs_jobs
         self._controller = controller
         self._tables = tables
         self._env = env
         self._installation = installation
         self._made: MirrorSite | None = None
+        self._service: LinkService | None = None
 
     def __repr__(self) -> str:
         return f"<LateSite {self._made!r}>"
@@ -38,6 +45,26 @@ class LateSite:
 
             self._made = MirrorSite(self._controller, self._tables, self._env, self._installation)
         return self._made
+
+    def links(self) -> LinkService:
+        """Return what administrators do with links.  Raises Invalid: the installation has no id."""
+        if self._service is None:
+            from sarit.mirror.link_service import LinkService, contact_peer
+
+            site, env = self(), self._env
+
+            async def drop_holds(link_id: bytes) -> None:
+                drop = getattr(site.source, "drop_holds", None)
+                if drop is not None:
+                    await drop(link_id)
+
+            self._service = LinkService(
+                site, self._controller.streams, env,
+                lambda settings: contact_peer(settings, env, site.installation),
+                drop_holds,
+                runs_jobs=self._runs_jobs,
+            )  # fmt: skip
+        return self._service
 
 
 class LateCalls:

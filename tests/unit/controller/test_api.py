@@ -70,6 +70,12 @@ OWN_CALLS = (
     "createJob",
     "listJobs",
     "deleteJob",
+    "createLink",
+    "listLinks",
+    "linkStatus",
+    "changeLink",
+    "deleteLink",
+    "promoteLink",
 )
 
 

@@ -18,6 +18,8 @@ from sarit.mirror.remote import RemoteSource
 from sarit.process.ownership.claims import claim_directory
 from sarit.process.settings import NodeConfig
 from sarit.process.standalone import open_node
+from sarit.rpc.generated import sarit_pb2 as pb
+from sarit.rpc.link_messages import settings_message
 from tests.limits import HANG_SECONDS
 
 
@@ -75,3 +77,21 @@ def test_node_without_links_imports_nothing_of_them():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+def test_administrators_create_links_on_a_node(tmp_path):
+    async def work(node, _, installation):
+        client = node.controller_role.listener.handlers
+        assert {path.rpartition("/")[2] for path in client} >= {"createLink", "promoteLink"}
+        links = node.controller_role.mirror.links()
+        settings = settings_message(LinkSettings(Direction.PUSH, f"127.0.0.1:{node.controller_port}"))
+        with pytest.raises(Invalid, match="a link to itself"):
+            await links.create(pb.CreateLinkRequest(name="plant", linkId=bytes(16), settings=settings))
+        settings.peer = "127.0.0.1:1"  # away
+        made = await links.create(pb.CreateLinkRequest(name="plant", linkId=bytes(16), settings=settings, paused=True))
+        assert (made.state, made.peerInstallation) == ("paused", "")
+        assert [link.name for link in (await links.all()).links] == ["plant"]
+        await links.delete("plant")
+        assert list((await links.all()).links) == []
+
+    on_node(tmp_path / "node", work)

@@ -318,3 +318,187 @@ class DeleteJobRequest(_message.Message):
 class DeleteJobResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class LinkPriority(_message.Message):
+    __slots__ = ("glob", "level")
+    GLOB_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    glob: str
+    level: int
+    def __init__(self, glob: _Optional[str] = ..., level: _Optional[int] = ...) -> None: ...
+
+class LinkSettings(_message.Message):
+    __slots__ = ("direction", "peer", "user", "password", "ca", "include", "exclude", "priorities", "bytesPerSecond", "window", "startMs", "retention", "followTruncation", "holdBytes", "overflow", "tables", "registry", "groups", "restart", "discardDivergent")
+    DIRECTION_FIELD_NUMBER: _ClassVar[int]
+    PEER_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    PASSWORD_FIELD_NUMBER: _ClassVar[int]
+    CA_FIELD_NUMBER: _ClassVar[int]
+    INCLUDE_FIELD_NUMBER: _ClassVar[int]
+    EXCLUDE_FIELD_NUMBER: _ClassVar[int]
+    PRIORITIES_FIELD_NUMBER: _ClassVar[int]
+    BYTESPERSECOND_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_FIELD_NUMBER: _ClassVar[int]
+    STARTMS_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_FIELD_NUMBER: _ClassVar[int]
+    FOLLOWTRUNCATION_FIELD_NUMBER: _ClassVar[int]
+    HOLDBYTES_FIELD_NUMBER: _ClassVar[int]
+    OVERFLOW_FIELD_NUMBER: _ClassVar[int]
+    TABLES_FIELD_NUMBER: _ClassVar[int]
+    REGISTRY_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    RESTART_FIELD_NUMBER: _ClassVar[int]
+    DISCARDDIVERGENT_FIELD_NUMBER: _ClassVar[int]
+    direction: str
+    peer: str
+    user: str
+    password: str
+    ca: str
+    include: _containers.RepeatedScalarFieldContainer[str]
+    exclude: _containers.RepeatedScalarFieldContainer[str]
+    priorities: _containers.RepeatedCompositeFieldContainer[LinkPriority]
+    bytesPerSecond: int
+    window: str
+    startMs: int
+    retention: _controller_pb2.RetentionPolicy
+    followTruncation: bool
+    holdBytes: int
+    overflow: str
+    tables: bool
+    registry: bool
+    groups: bool
+    restart: bool
+    discardDivergent: bool
+    def __init__(self, direction: _Optional[str] = ..., peer: _Optional[str] = ..., user: _Optional[str] = ..., password: _Optional[str] = ..., ca: _Optional[str] = ..., include: _Optional[_Iterable[str]] = ..., exclude: _Optional[_Iterable[str]] = ..., priorities: _Optional[_Iterable[_Union[LinkPriority, _Mapping]]] = ..., bytesPerSecond: _Optional[int] = ..., window: _Optional[str] = ..., startMs: _Optional[int] = ..., retention: _Optional[_Union[_controller_pb2.RetentionPolicy, _Mapping]] = ..., followTruncation: _Optional[bool] = ..., holdBytes: _Optional[int] = ..., overflow: _Optional[str] = ..., tables: _Optional[bool] = ..., registry: _Optional[bool] = ..., groups: _Optional[bool] = ..., restart: _Optional[bool] = ..., discardDivergent: _Optional[bool] = ...) -> None: ...
+
+class LinkProblem(_message.Message):
+    __slots__ = ("stream", "text")
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    stream: str
+    text: str
+    def __init__(self, stream: _Optional[str] = ..., text: _Optional[str] = ...) -> None: ...
+
+class LinkStatus(_message.Message):
+    __slots__ = ("up", "contactMs", "streams", "lagBytes", "lagSeconds", "copiedBytes", "lostBytes", "clockSkewMs", "compressed", "failing", "problems", "note")
+    UP_FIELD_NUMBER: _ClassVar[int]
+    CONTACTMS_FIELD_NUMBER: _ClassVar[int]
+    STREAMS_FIELD_NUMBER: _ClassVar[int]
+    LAGBYTES_FIELD_NUMBER: _ClassVar[int]
+    LAGSECONDS_FIELD_NUMBER: _ClassVar[int]
+    COPIEDBYTES_FIELD_NUMBER: _ClassVar[int]
+    LOSTBYTES_FIELD_NUMBER: _ClassVar[int]
+    CLOCKSKEWMS_FIELD_NUMBER: _ClassVar[int]
+    COMPRESSED_FIELD_NUMBER: _ClassVar[int]
+    FAILING_FIELD_NUMBER: _ClassVar[int]
+    PROBLEMS_FIELD_NUMBER: _ClassVar[int]
+    NOTE_FIELD_NUMBER: _ClassVar[int]
+    up: bool
+    contactMs: int
+    streams: int
+    lagBytes: int
+    lagSeconds: float
+    copiedBytes: int
+    lostBytes: int
+    clockSkewMs: int
+    compressed: bool
+    failing: int
+    problems: _containers.RepeatedCompositeFieldContainer[LinkProblem]
+    note: str
+    def __init__(self, up: _Optional[bool] = ..., contactMs: _Optional[int] = ..., streams: _Optional[int] = ..., lagBytes: _Optional[int] = ..., lagSeconds: _Optional[float] = ..., copiedBytes: _Optional[int] = ..., lostBytes: _Optional[int] = ..., clockSkewMs: _Optional[int] = ..., compressed: _Optional[bool] = ..., failing: _Optional[int] = ..., problems: _Optional[_Iterable[_Union[LinkProblem, _Mapping]]] = ..., note: _Optional[str] = ...) -> None: ...
+
+class LinkInfo(_message.Message):
+    __slots__ = ("name", "linkId", "createdMs", "role", "state", "settings", "peerInstallation", "version", "status", "holder", "problem")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    LINKID_FIELD_NUMBER: _ClassVar[int]
+    CREATEDMS_FIELD_NUMBER: _ClassVar[int]
+    ROLE_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    PEERINSTALLATION_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    HOLDER_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    linkId: bytes
+    createdMs: int
+    role: str
+    state: str
+    settings: LinkSettings
+    peerInstallation: str
+    version: int
+    status: LinkStatus
+    holder: str
+    problem: str
+    def __init__(self, name: _Optional[str] = ..., linkId: _Optional[bytes] = ..., createdMs: _Optional[int] = ..., role: _Optional[str] = ..., state: _Optional[str] = ..., settings: _Optional[_Union[LinkSettings, _Mapping]] = ..., peerInstallation: _Optional[str] = ..., version: _Optional[int] = ..., status: _Optional[_Union[LinkStatus, _Mapping]] = ..., holder: _Optional[str] = ..., problem: _Optional[str] = ...) -> None: ...
+
+class CreateLinkRequest(_message.Message):
+    __slots__ = ("name", "linkId", "settings", "paused")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    LINKID_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    PAUSED_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    linkId: bytes
+    settings: LinkSettings
+    paused: bool
+    def __init__(self, name: _Optional[str] = ..., linkId: _Optional[bytes] = ..., settings: _Optional[_Union[LinkSettings, _Mapping]] = ..., paused: _Optional[bool] = ...) -> None: ...
+
+class ListLinksRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListLinksResponse(_message.Message):
+    __slots__ = ("links",)
+    LINKS_FIELD_NUMBER: _ClassVar[int]
+    links: _containers.RepeatedCompositeFieldContainer[LinkInfo]
+    def __init__(self, links: _Optional[_Iterable[_Union[LinkInfo, _Mapping]]] = ...) -> None: ...
+
+class LinkStatusRequest(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class ChangeLinkRequest(_message.Message):
+    __slots__ = ("name", "state", "settings", "version")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    state: str
+    settings: LinkSettings
+    version: int
+    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., settings: _Optional[_Union[LinkSettings, _Mapping]] = ..., version: _Optional[int] = ...) -> None: ...
+
+class DeleteLinkRequest(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class DeleteLinkResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class PromoteLinkRequest(_message.Message):
+    __slots__ = ("name", "planned")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PLANNED_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    planned: bool
+    def __init__(self, name: _Optional[str] = ..., planned: _Optional[bool] = ...) -> None: ...
+
+class PromoteLinkResponse(_message.Message):
+    __slots__ = ("link", "promoted", "left", "problems")
+    LINK_FIELD_NUMBER: _ClassVar[int]
+    PROMOTED_FIELD_NUMBER: _ClassVar[int]
+    LEFT_FIELD_NUMBER: _ClassVar[int]
+    PROBLEMS_FIELD_NUMBER: _ClassVar[int]
+    link: LinkInfo
+    promoted: int
+    left: int
+    problems: _containers.RepeatedCompositeFieldContainer[LinkProblem]
+    def __init__(self, link: _Optional[_Union[LinkInfo, _Mapping]] = ..., promoted: _Optional[int] = ..., left: _Optional[int] = ..., problems: _Optional[_Iterable[_Union[LinkProblem, _Mapping]]] = ...) -> None: ...
