@@ -44,7 +44,7 @@ from sarit.core.errors import Corrupt, Exists
 from sarit.core.names import SYSTEM_SCOPE
 from sarit.env.background import Background
 from sarit.rpc.methods import PRAVEGA, SARIT
-from sarit.rpc.mirror_methods import MIRROR
+from sarit.rpc.mirror_methods import MIRROR, WIDE
 from sarit.rpc.request_limiter import RequestLimiter
 from sarit.rpc.statistics import CallStatistics
 from sarit.security.permissions import Permission
@@ -192,4 +192,4 @@ class Controller:
             LinkCalls(links),
         )
         found = handlers(PRAVEGA, families, limiter, self._access) | handlers(SARIT, own, limiter, self._access)
-        return found if mirror is None else found | handlers(MIRROR, [mirror], limiter, self._access)
+        return found if mirror is None else found | handlers(MIRROR, [mirror], limiter, self._access, WIDE)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sarit.rpc.handlers import rpc_handler
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from sarit.rpc.handlers import AccessCheck, Handler
     from sarit.rpc.methods import Methods
@@ -18,13 +18,14 @@ if TYPE_CHECKING:
 
 
 def handlers(
-    service: Methods, families: Sequence[object], limiter: RequestLimiter, access: AccessCheck | None = None
-) -> dict[str, Handler]:
-    """Return the handlers of all rpcs of a service."""
+    service: Methods, families: Sequence[object], limiter: RequestLimiter, access: AccessCheck | None = None,
+    wide: Collection[str] = (),
+) -> dict[str, Handler]:  # fmt: skip
+    """Return the handlers of all rpcs of a service.  `wide`: the names of those that open a wide window."""
     found = {}
     for name in service:
         path, request_type, _ = getattr(service, name)
-        found[path] = rpc_handler(_method(families, name), request_type, limiter, access)
+        found[path] = rpc_handler(_method(families, name), request_type, limiter, access, wide=name in wide)
     return found
 
 

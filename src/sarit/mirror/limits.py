@@ -123,6 +123,8 @@ MAX_MIRROR_DATA_BYTES: Final = 4 * MIB
 # ... and the size at which a list of facts, offers or rounds is cut: one more entry may follow.  Requests have
 # MAX_API_REQUEST_BYTES.
 MIRROR_MESSAGE_BYTES: Final = 2 * MIB
+# On a slow network a batch gets shorter, so that it is answered in time, but not below this.
+MIN_MIRROR_BATCH_BYTES: Final = 32 * KIB
 # The longest list of installations that a stream came through, and of its promotions.
 MAX_MIRROR_PATH: Final = 16
 MAX_MIRROR_LINEAGES: Final = 256

@@ -19,6 +19,7 @@ from sarit.client.core.controller import ControllerClient, UnknownCall
 from sarit.client.core.login import Tls, UserPassword, default_tls, first_line, refuse_plain
 from sarit.core.errors import Invalid, Unauthenticated, Unavailable
 from sarit.core.names import is_internal_name
+from sarit.mirror.batch_size import BatchSize
 from sarit.mirror.compression import compresses
 from sarit.mirror.limits import MIRROR_CALL_SECONDS, MIRROR_PROTOCOL
 from sarit.mirror.link_checks import check_password
@@ -70,6 +71,7 @@ class Peer:
         self._site: Site | None = None
         self._shaking = asyncio.Lock()
         self._calls = 0  # under way
+        self.batch = BatchSize()  # of reads and writes
         self._stale = False  # whether the next call makes a new connection, when none is under way
 
     def __repr__(self) -> str:
@@ -93,6 +95,18 @@ class Peer:
             if self._site is None:
                 await self._handshake(client)
         return await self._ask(client, method, request, seconds)
+
+    async def carry(self, method: Method, request: Any) -> Any:
+        """Make a call with many bytes in its request or its reply; its time chooses the size of the next ones."""
+        clock = self._env.clock.monotonic
+        began = clock()
+        try:
+            reply = await self.call(method, request)
+        except Unavailable:
+            self.batch.failed(clock() - began)
+            raise
+        self.batch.answered(clock() - began)
+        return reply
 
     async def close(self) -> None:
         """End the connection; a later call makes another one."""

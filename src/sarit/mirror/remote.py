@@ -6,17 +6,16 @@ what the server takes.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sarit.core.errors import Invalid, Truncated
 from sarit.mirror import messages
 from sarit.mirror.compression import Compressor, split, unpack
 from sarit.mirror.limits import (
-    MAX_MIRROR_DATA_BYTES,
     MAX_MIRROR_STREAMS_PER_CALL,
     MAX_MIRROR_WAIT_SECONDS,
     MIRROR_CALL_SECONDS,
-    MIRROR_MESSAGE_BYTES,
 )
 from sarit.mirror.remote_attached import RemoteAttachedSource, RemoteAttachedTarget
 from sarit.mirror.values import Written
@@ -24,7 +23,7 @@ from sarit.rpc.generated import mirror_pb2 as pb
 from sarit.rpc.mirror_methods import MIRROR
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from sarit.controller.model.cuts import Cut
     from sarit.core.names import StreamName
@@ -96,7 +95,7 @@ class RemoteSource:
 
     async def read(self, scope: str, ranges: Sequence[Range]) -> list[bytes]:
         """Return bytes, of the first ranges if all would be too long.  Raises Truncated, NotFound."""
-        asked, left = [], MAX_MIRROR_DATA_BYTES
+        asked, left = [], self._peer.batch.bytes
         for wanted in ranges[:MAX_MIRROR_STREAMS_PER_CALL]:
             made = messages.range_message(wanted)
             made.length = min(wanted.length, left)
@@ -105,7 +104,7 @@ class RemoteSource:
             if not left:
                 break
         request = pb.MirrorReadRequest(scope=scope, ranges=asked, zstd=self._peer.compresses)
-        reply = await self._peer.call(MIRROR.mirrorRead, request)
+        reply = await self._peer.carry(MIRROR.mirrorRead, request)
         if reply.truncated:
             raise Truncated(f"bytes of a stream in scope {scope} are gone at the peer", reply.startOffset)
         lengths = list(reply.lengths)
@@ -164,17 +163,14 @@ class RemoteTarget:
 
     async def write(self, link: LinkIdentity, scope: str, writes: Sequence[Write]) -> list[Written]:
         """Append or stage bytes."""
-        written: list[Written] = []
-        while len(written) < len(writes):
-            part: list[Write] = []
-            size = 0
-            for write in writes[len(written) : len(written) + MAX_MIRROR_STREAMS_PER_CALL]:
-                if part and size + len(write.data) > MIRROR_MESSAGE_BYTES:
-                    break
-                part.append(write)
-                size += len(write.data)
-            written += await self._write(link, scope, part)
-        return written
+        written: dict[int, Written] = {}
+        for part in _batches(writes, self._peer.batch.bytes):
+            results = await self._write(link, scope, [piece for _, piece in part])
+            for (which, _), result in zip(part, results, strict=True):
+                # What was refused of a write stays its result: the pieces behind it are refused, too.
+                if not (which in written and _has_failed(written[which])):
+                    written[which] = result
+        return [written[which] for which in range(len(writes))]
 
     async def _write(self, link: LinkIdentity, scope: str, part: Sequence[Write]) -> list[Written]:
         request = pb.MirrorWriteRequest(
@@ -189,7 +185,7 @@ class RemoteTarget:
             ],
             data=self._compressor.pack([write.data for write in part], zstd=self._peer.compresses),
         )  # fmt: skip
-        reply = await self._peer.call(MIRROR.mirrorWrite, request)
+        reply = await self._peer.carry(MIRROR.mirrorWrite, request)
         if len(reply.written) != len(part):
             raise Invalid("the peer of the link answers a write with another number of results")
         return [Written(one.end, one.refused, one.reason) for one in reply.written]
@@ -248,6 +244,29 @@ class RemoteTarget:
                 found += [messages.state_of(each, scope) for each in reply.states]
                 done += len(reply.states)
         return found
+
+
+def _has_failed(result: Written) -> bool:
+    return result.refused or bool(result.reason)
+
+
+def _batches(writes: Sequence[Write], most: int) -> Iterator[list[tuple[int, Write]]]:
+    """Return writes in batches of `most` bytes, each with its place in `writes`.
+
+    A staged write that is longer is cut into several; one that is not staged takes effect as a whole."""
+    batch: list[tuple[int, Write]] = []
+    size = 0
+    for which, write in enumerate(writes):
+        step = most if write.staged else max(len(write.data), 1)
+        for at in range(0, max(len(write.data), 1), step):
+            piece = replace(write, offset=write.offset + at, data=write.data[at : at + step])
+            if batch and (size + len(piece.data) > most or len(batch) == MAX_MIRROR_STREAMS_PER_CALL):
+                yield batch
+                batch, size = [], 0
+            batch.append((which, piece))
+            size += len(piece.data)
+    if batch:
+        yield batch
 
 
 def _texts(names: Sequence[StreamName]) -> list[str]:

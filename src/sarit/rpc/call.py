@@ -44,5 +44,8 @@ class Call(Protocol):
     def client_is_known(self) -> None:
         """Record that the client is known: it has logged in, or need not."""
 
+    def widen(self) -> None:
+        """Let the client send more at once from now on: it has the permission to send much."""
+
     def abort(self) -> bool:
         """End the connection of a client that does not take its reply.  Returns whether it was open."""

@@ -37,12 +37,12 @@ class NetworkCall:
 
     __slots__ = (
         "_arrived", "_data", "_http", "_transport", "_unacknowledged",
-        "become_known", "ended", "expired", "metadata", "peer", "replied", "stream", "task", "timer",
+        "become_known", "ended", "expired", "metadata", "peer", "replied", "stream", "task", "timer", "widen",
     )  # fmt: skip
 
     def __init__(
         self, http: Http2End, transport: asyncio.Transport, stream: int, metadata: Mapping[str, str], peer: str,
-        become_known: Callable[[], None],
+        become_known: Callable[[], None], widen: Callable[[], None],
     ) -> None:  # fmt: skip
         self._http = http
         self._transport = transport
@@ -50,6 +50,7 @@ class NetworkCall:
         self.metadata = metadata
         self.peer = peer
         self.become_known = become_known
+        self.widen = widen
         self.task: asyncio.Task[None]
         self.timer: asyncio.TimerHandle | None = None
         self.ended = self.replied = self.expired = False
@@ -132,14 +133,16 @@ class ConnectionCalls:
 
     def __init__(
         self, http: Http2End, transport: asyncio.Transport, peer: str, handlers: Mapping[str, Handler], most: int,
-        become_known: Callable[[], None],
+        become_known: Callable[[], None], widen: Callable[[], None],
     ) -> None:  # fmt: skip
+        """`become_known`, `widen`: see `Call`."""
         self._http = http
         self._transport = transport
         self._peer = peer
         self._handlers = handlers
         self._most = most
         self._become_known = become_known
+        self._widen = widen
         self._calls: dict[int, NetworkCall] = {}  # by stream
         self._ended = False
 
@@ -156,7 +159,7 @@ class ConnectionCalls:
         if len(self._calls) >= self._most:
             self._http.reset(stream, ErrorCodes.REFUSED_STREAM)
             return False
-        call = NetworkCall(self._http, self._transport, stream, headers, self._peer, self._become_known)
+        call = NetworkCall(self._http, self._transport, stream, headers, self._peer, self._become_known, self._widen)
         self._calls[stream] = call
         call.task = asyncio.get_running_loop().create_task(self._serve(call))
         # Clean up in a callback, not in the task, which does not run at all if it is cancelled early.

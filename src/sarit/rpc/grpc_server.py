@@ -77,7 +77,9 @@ from sarit.rpc.limits import (
     MAX_CALLS_PER_CONNECTION,
     MAX_HOSTS_COUNTED,
     MAX_UNREAD_BYTES,
+    MAX_WIDE_CONNECTIONS,
     MIN_WORK_WAIT_SECONDS,
+    WIDE_WINDOW_BYTES,
 )
 
 if TYPE_CHECKING:
@@ -100,6 +102,7 @@ class GrpcListener:
         self.handlers = handlers
         self._admission = Admission(most)
         self._open: dict[_GrpcConnection, None] = {}  # in order of arrival
+        self._wide: set[_GrpcConnection] = set()
         self._unknown: PlacesByHost[_GrpcConnection] = PlacesByHost()  # connections of unknown clients
         self._hosts = HostBuckets(HOST_WORK_BURST, HOST_WORK_PER_SECOND, MAX_HOSTS_COUNTED)
         self._none_open: asyncio.Event | None = None  # set when a drain is complete
@@ -135,6 +138,13 @@ class GrpcListener:
         """Stop counting a connection as one of an unknown client."""
         self._unknown.leave(network, connection)
 
+    def widens(self, connection: _GrpcConnection) -> bool:
+        """Count a connection as one with a wide window.  Returns False if it is one already, or there are too many."""
+        if connection in self._wide or len(self._wide) >= MAX_WIDE_CONNECTIONS:
+            return False
+        self._wide.add(connection)
+        return True
+
     def report(self, network: str, kind: str, text: str) -> None:
         """Log that a connection from a network was ended, once a minute for each kind of reason."""
         self._repeated.warning((network, kind), text)
@@ -143,6 +153,7 @@ class GrpcListener:
         """Forget a connection that is closed, or about to be."""
         self.known(connection, network)
         self._open.pop(connection, None)
+        self._wide.discard(connection)
         if not self._open and self._none_open is not None:
             self._none_open.set()
 
@@ -212,8 +223,9 @@ class _GrpcConnection(asyncio.Protocol):
             self._first_bytes = b""
             self._http = Http2End(self._transport, window_bytes=HTTP2_WINDOW_BYTES, most_calls=MAX_CALLS_PER_CONNECTION)
             self._calls = ConnectionCalls(
-                self._http, self._transport, self._peer, self._handlers, MAX_CALLS_PER_CONNECTION, self.become_known
-            )
+                self._http, self._transport, self._peer, self._handlers, MAX_CALLS_PER_CONNECTION, self.become_known,
+                self.widen,
+            )  # fmt: skip
         self._frames.add(data)
         # Process frames only once in each turn of the event loop, however often the transport reads in it.
         if self._turn_timer is None:
@@ -230,6 +242,11 @@ class _GrpcConnection(asyncio.Protocol):
             if self._turn_timer is not None:  # the next turn may wait for the budget
                 self._turn_timer.cancel()
                 self._turn_timer = asyncio.get_running_loop().call_soon(self._turn)
+
+    def widen(self) -> None:
+        """Raise the flow-control window, if few enough connections have that."""
+        if self._http is not None and self._listener.widens(self):
+            self._http.widen(WIDE_WINDOW_BYTES)
 
     def give_way(self, places: int) -> None:
         """End this connection of an unknown client in favour of a new one."""

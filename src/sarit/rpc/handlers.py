@@ -36,11 +36,12 @@ class AccessCheck(Protocol):
 
 def rpc_handler(
     method: Callable[[Any], Awaitable[Any]], request_type: Any, limiter: RequestLimiter,
-    access: AccessCheck | None = None,
+    access: AccessCheck | None = None, *, wide: bool = False,
 ) -> Handler:  # fmt: skip
     """Return the handler for a method that takes a request and returns the reply.
 
-    `access`: checks calls; None: everybody may do everything."""
+    `access`: checks calls; None: everybody may do everything.  `wide`: who may make this call sends much, and gets a
+    wide window."""
 
     counted, name, now = limiter.statistics, getattr(method, "__name__", "?"), limiter.statistics.now
 
@@ -56,6 +57,8 @@ def rpc_handler(
                     reply = await answer(method, await limiter.receive(call, request_type))
                 else:
                     reply = await _checked(name, method, request_type, limiter, access, call)
+                if wide:
+                    call.widen()
                 await limiter.deliver(call, reply)
             status = Status.OK
         except CallFailed as error:

@@ -164,6 +164,13 @@ class Http2End:
                 self._h2.acknowledge_received_data(size, stream)
             self._flush_soon()
 
+    def widen(self, window_bytes: int) -> None:
+        """Let the other end send so many bytes, on each stream and in all, before it waits for credit."""
+        with suppress(ProtocolError):
+            self._h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: window_bytes})
+            self._h2.increment_flow_control_window(window_bytes - _LEAST_WINDOW)
+            self._flush_soon()
+
     def reset(self, stream: int, code: ErrorCodes = ErrorCodes.CANCEL) -> None:
         """End a call, unless it has ended."""
         with suppress(ProtocolError):

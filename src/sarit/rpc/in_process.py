@@ -45,6 +45,9 @@ class LocalCall:
     def client_is_known(self) -> None:
         """Do nothing: there is no connection with limits."""
 
+    def widen(self) -> None:
+        """Do nothing: there is no connection with a window."""
+
     def abort(self) -> bool:
         """Do nothing: there is no connection."""
         return False

@@ -72,6 +72,10 @@ GRPC_FIRST_BYTES_SECONDS: Final = 20.0
 # The flow-control window: the least that HTTP/2 allows, since every connection may fill its window.
 HTTP2_WINDOW_BYTES: Final = 65_535
 MAX_API_REQUEST_BYTES: Final = 4 * MIB
+# The window of a connection on which a link writes: 64 KiB in each round trip are little for a distant network ...
+WIDE_WINDOW_BYTES: Final = 4 * MIB
+# ... and how many connections have it at most, since each may fill it.
+MAX_WIDE_CONNECTIONS: Final = 16
 # The memory for all incomplete large requests together.
 MAX_BUFFERED_REQUEST_BYTES: Final = 64 * MIB
 # How long one request may take to arrive, and one reply to be taken.

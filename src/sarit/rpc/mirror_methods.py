@@ -8,3 +8,5 @@ from sarit.rpc.generated import mirror_pb2
 from sarit.rpc.methods import Methods
 
 MIRROR: Final = Methods(mirror_pb2.DESCRIPTOR.services_by_name["MirrorService"])
+# Who may begin mirrors, or write into them, sends much.
+WIDE: Final = frozenset(("mirrorBegin", "mirrorWrite"))

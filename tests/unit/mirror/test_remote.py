@@ -18,7 +18,7 @@ from sarit.core.errors import Conflict, Forbidden, Invalid, Truncated, Unavailab
 from sarit.core.names import StreamName
 from sarit.core.policies import RetentionPolicy, RetentionType, ScaleType, ScalingPolicy, StreamConfig
 from sarit.env.real import real_env
-from sarit.mirror import calls, messages, remote
+from sarit.mirror import calls, messages
 from sarit.mirror.attached_calls import AttachedCalls
 from sarit.mirror.attachments import (
     GroupFacts,
@@ -30,9 +30,16 @@ from sarit.mirror.attachments import (
     TableState,
     TableWrite,
 )
+from sarit.mirror.batch_size import BatchSize
 from sarit.mirror.calls import MirrorCalls
 from sarit.mirror.compression import Compressor, unpack
-from sarit.mirror.limits import MAX_MIRROR_DATA_BYTES, MIRROR_PROTOCOL
+from sarit.mirror.limits import (
+    MAX_MIRROR_DATA_BYTES,
+    MIN_MIRROR_BATCH_BYTES,
+    MIRROR_CALL_SECONDS,
+    MIRROR_MESSAGE_BYTES,
+    MIRROR_PROTOCOL,
+)
 from sarit.mirror.links import Direction, LinkSettings
 from sarit.mirror.peer import Peer, read_password
 from sarit.mirror.remote import RemoteSource, RemoteTarget
@@ -233,10 +240,11 @@ def test_bytes_that_are_not_what_they_say_are_refused(message):
 def test_stream_is_copied_over_the_wire(small, monkeypatch):
     if small:
         monkeypatch.setattr(calls, "MIRROR_MESSAGE_BYTES", 1)
-        monkeypatch.setattr(remote, "MIRROR_MESSAGE_BYTES", 40)
         monkeypatch.setattr(messages, "MIRROR_MESSAGE_BYTES", 40)
 
     async def main(source, target, sides):
+        if small:
+            target._peer.batch.bytes = 10_000
         streams = [sides.source.create(f"app/s{number}", 2) for number in range(5)]
         for stream in streams:
             stream.append(0, TEXT)
@@ -255,7 +263,9 @@ def test_stream_is_copied_over_the_wire(small, monkeypatch):
         rounds, writes = [], []
         for position, offer in zip(positions, offers, strict=False):
             ranges = [Range(offer.name, s, position.lengths.get(s, 0), at) for s, at in offer.lengths.items() if at]
-            pieces = await source.read("app", ranges)
+            pieces = await sides.source.read("app", ranges)
+            most = target._peer.batch.bytes
+            assert await source.read("app", ranges[:1]) == [pieces[0][:most]]
             writes += [Write(r.name, r.segment, r.offset, data, True) for r, data in zip(ranges, pieces, strict=True)]
             sealed = frozenset(position.lengths) - offer.epochs[-1].ids
             rounds.append(Round(offer.name, position.lengths, dict(offer.lengths), sealed, offer.epochs))
@@ -383,12 +393,39 @@ def test_read_is_bounded_on_both_sides():
         sides.source._read_bytes = 1 << 30
         wanted = Range(stream.name, 0, 0, 1 << 40)
         (found,) = await source.read("app", [wanted, wanted])
-        assert len(found) == MAX_MIRROR_DATA_BYTES
+        assert len(found) == MIRROR_MESSAGE_BYTES
         request = pb.MirrorReadRequest(scope="app", ranges=[messages.range_message(wanted)])
         with pytest.raises(Invalid, match="at most"):
             await source._peer.call(MIRROR.mirrorRead, request)
 
     over_the_wire(main)
+
+
+def test_refused_piece_is_the_result_of_its_write():
+    async def main(source, target, sides):
+        target._peer.batch.bytes = 10
+        name = StreamName("app", "s")
+        await target.begin(LINK, "app", [sides.source.create("app/s").facts("elsewhere", 0)])
+        good, late = Write(name, 0, 0, b"a" * 25, True), Write(name, 0, 77, b"b" * 25, True)
+        assert await target.write(LINK, "app", [good, late]) == [Written(25), Written(25, refused=True)]
+        whole = Write(name, 0, 0, b"a" * 25, False)
+        assert await target.write(LINK, "app", [whole]) == [Written(25)]
+
+    over_the_wire(main)
+
+
+def test_batches_get_shorter_on_a_slow_network():
+    size = BatchSize()
+    size.failed(1.0)  # it was refused at once: a smaller one would be, too
+    assert size.bytes == MIRROR_MESSAGE_BYTES
+    for _ in range(20):
+        size.failed(MIRROR_CALL_SECONDS)
+    assert size.bytes == MIN_MIRROR_BATCH_BYTES
+    size.answered(MIRROR_CALL_SECONDS / 2)
+    assert size.bytes == MIN_MIRROR_BATCH_BYTES
+    for _ in range(20):
+        size.answered(0.1)
+    assert size.bytes == MIRROR_MESSAGE_BYTES
 
 
 @pytest.mark.parametrize("change", ["more", "other", "none"])
