@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from sarit.controller.scopes import Scopes
     from sarit.controller.streams import Streams
     from sarit.core.policies import StreamConfig
+    from sarit.mirror.link_table import LinkTable
     from sarit.mirror.open_mirrors import Mirror, OpenMirrors
     from sarit.mirror.values import LinkIdentity, StreamFacts
 
@@ -43,7 +44,9 @@ def refusal(link: LinkIdentity, mirror: Mirror) -> MirrorState | None:
         )
     if row.link.link_id != link.link_id:
         return refused(
-            name, f"stream {name} is the mirror of link {row.link.name}: a stream has one source; promote it first"
+            name,
+            f"stream {name} is the mirror of link {row.link.name}, and a stream has one source: delete that link here, "
+            "or promote its mirrors",
         )
     return None
 
@@ -56,12 +59,15 @@ def refused(name: StreamName, reason: str) -> MirrorState:
 class Beginnings:
     """Makes mirrors in one installation, and keeps what they know of their sources up to date."""
 
-    def __init__(self, mirrors: OpenMirrors, streams: Streams, scopes: Scopes, installation: str) -> None:
+    def __init__(
+        self, mirrors: OpenMirrors, streams: Streams, scopes: Scopes, installation: str, links: LinkTable | None
+    ) -> None:  # fmt: skip
         self._mirrors = mirrors
         self._catalog = mirrors.catalog
         self._streams = streams
         self._scopes = scopes
         self._installation = installation
+        self._links = links
 
     def __repr__(self) -> str:
         return f"<Beginnings in installation {self._installation}>"
@@ -84,10 +90,10 @@ class Beginnings:
             return refused(facts.name, f"links form a loop: the stream came from {' → '.join(facts.path)}")
         return None
 
-    def refusal(self, link: LinkIdentity, facts: StreamFacts, mirror: Mirror) -> MirrorState | None:
+    async def refusal(self, link: LinkIdentity, facts: StreamFacts, mirror: Mirror) -> MirrorState | None:
         """Return why a stream cannot become or stay the mirror of a link; None: it can."""
         no = refusal(link, mirror)
-        if no is not None and not (no.status is MirrorStatus.REFUSED and _is_recreated(link, mirror)):
+        if no is not None and not (no.status is MirrorStatus.REFUSED and await self._is_abandoned(mirror)):
             return no
         if mirror.creation_id != facts.creation_id:
             return refused(
@@ -153,6 +159,14 @@ class Beginnings:
         await self._catalog.update(name.scope, updates, place.table)
         await self._index_retention(name, config)  # maintenance may have removed the entry before the creation
 
+    async def _is_abandoned(self, mirror: Mirror) -> bool:
+        """Return whether the link of a mirror is gone: it was deleted here, so another one may go on with the mirror.
+
+        What a caller says of itself does not count: anybody can say it."""
+        if self._links is None or not mirror.record.mirrored or mirror.row.promoting is not None:
+            return False
+        return all(link.link_id != mirror.row.link.link_id for link in await self._links.list())
+
     async def mark_fits(self, link: LinkIdentity, name: StreamName) -> bool:
         """Return whether a stream may be made as far as its name goes: a stream of watermarks goes with its stream."""
         if not name.stream.startswith(MARK_PREFIX):
@@ -187,12 +201,6 @@ class Beginnings:
     async def _index_retention(self, name: StreamName, config: StreamConfig) -> None:
         if config.retention.type is not RetentionType.NONE:
             await self._catalog.index_for_maintenance(keys.RETENTION_INDEX, name)
-
-
-def _is_recreated(link: LinkIdentity, mirror: Mirror) -> bool:
-    """Return whether a mirror is of a link that is gone: its installation has another link of the name."""
-    known = mirror.row.link
-    return mirror.record.mirrored and (known.installation, known.name) == (link.installation, link.name)
 
 
 def _properties(facts: StreamFacts) -> TableUpdate:

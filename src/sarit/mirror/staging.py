@@ -65,6 +65,11 @@ class Staging:
                         writes[at] = (writes[at][0], end, staged, data[staged - offset :])
                     else:
                         outcomes[at] = _after_conflict(staged, offset, data)
+                elif isinstance(one, Sealed):
+                    # A round with it was to be decided: what it has is there, and more it does not get.
+                    (info,) = await self._segments.infos([name])
+                    there = info is not None and end <= offset and offset + len(data) <= end + info.length
+                    outcomes[at] = offset + len(data) if there else one
                 else:
                     outcomes[at] = one
             await gather_all([self._create(name) for name in missing])

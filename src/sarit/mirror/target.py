@@ -76,7 +76,7 @@ class LocalTarget:
         self._mirrors = OpenMirrors(catalog)
         self._staging = Staging(segments)
         self._steps = RoundSteps(self._mirrors, streams.runner, self._staging)
-        self._beginnings = Beginnings(self._mirrors, streams, scopes, installation)
+        self._beginnings = Beginnings(self._mirrors, streams, scopes, installation, links)
         copies = KeptCopies(catalog, segments, env)
         self._promotion = Promotion(streams, segments, env, installation, self.resolve)
         self._divergence = Divergence(streams, segments, copies)
@@ -142,7 +142,7 @@ class LocalTarget:
                     return refused(facts.name, "it is of a stream that is no mirror of this link")
                 await self._beginnings.create(link, facts)
                 return None  # the caller completes the creation, and asks again
-            if (no := self._beginnings.refusal(link, facts, mirror)) is not None:
+            if (no := await self._beginnings.refusal(link, facts, mirror)) is not None:
                 return no
             return await self._steps.carry_out(await self._beginnings.take_over(link, facts, mirror))
 

@@ -9,11 +9,10 @@ import pytest
 
 from sarit.controller.model.records import State
 from sarit.core.errors import Invalid
-from sarit.core.names import SegmentId, StreamName
+from sarit.core.names import SegmentId, StreamName, staging_segment
 from sarit.mirror.limits import PROMOTED_EPOCHS
 from sarit.mirror.mirror_rows import find_known
 from sarit.mirror.source import LocalSource
-from sarit.mirror.staging import staged_segment
 from sarit.mirror.target import LocalTarget
 from sarit.mirror.values import FROM_HEAD, LinkIdentity, MirrorState, MirrorStatus, Position, Range, Round, Write
 from tests.unit.controller.fakes import fake_env
@@ -177,7 +176,7 @@ def test_unplanned_promotion_finishes_a_decided_round_and_drops_an_undecided_one
         state = await carry(edge, core, UP)
         await edge.append(0, b"second")
         assert await stage(edge, core, UP, state) is not None
-        assert staged_segment(segment(0), 5) in core.world.segments.segments
+        assert staging_segment(segment(0), 5) in core.world.segments.segments
         (state,) = await core.target.promote(UP, "s", [STREAM])
         assert state.lineage.ends == {0: 5}
         assert not [name for name in core.world.segments.segments if "#transaction" in name], "staged bytes stay"
