@@ -126,6 +126,30 @@ class AttachedCopy:
         return problems
 
 
+class AttachedToLink:
+    """The copier of what goes with the streams of one link, between its two sides (`housekeeping.AttachedCopier`)."""
+
+    def __init__(
+        self, source: MirrorSource, target: MirrorTarget, identity: LinkIdentity, settings: LinkSettings
+    ) -> None:
+        self._source = source
+        self._target = target
+        self._identity = identity
+        self._settings = settings
+        self._copy = AttachedCopy()
+
+    def __repr__(self) -> str:
+        return f"<AttachedToLink {self._identity.name}, {self._copy!r}>"
+
+    async def copy(self, scope: str, names: Sequence[StreamName]) -> list[StreamProblem]:
+        """Copy what has changed.  Returns what cannot be copied, and why."""
+        return await self._copy.copy(self._source, self._target, self._identity, self._settings, scope, names)
+
+    async def promote(self, scope: str) -> None:
+        """Make what was copied writable, after the streams."""
+        await self._target.attached.promote_attached(self._identity, scope)
+
+
 def _is_chosen(facts: TableFacts, settings: LinkSettings) -> bool:
     """Return whether a link copies a table: its globs count for tables as for streams."""
     name = str(facts.name)

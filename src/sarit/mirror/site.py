@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, cast
 
 from sarit.core.errors import Invalid
 from sarit.core.names import is_internal_name
+from sarit.mirror.attached import LocalAttachedSource, LocalAttachedTarget
 from sarit.mirror.link_table import LinkTable
 from sarit.mirror.source import LocalSource
 from sarit.mirror.target import LocalTarget
@@ -29,10 +30,17 @@ class MirrorSite:
             raise Invalid("this installation has no id, and without one it has no links")
         self.installation = installation
         self.links = LinkTable(tables, installation, env.clock.wall_ms)
-        source = LocalSource(controller.catalog, controller.streams, controller.segments, env, installation)
+        catalog, segments = controller.catalog, controller.segments
+        source = LocalSource(
+            catalog, controller.streams, segments, env, installation,
+            attached=LocalAttachedSource(catalog, installation),
+        )  # fmt: skip
         self.source = cast("MirrorSource", source)
         target = LocalTarget(
-            controller.catalog, controller.streams, controller.scopes, controller.segments, env, installation,
+            catalog, controller.streams, controller.scopes, segments, env, installation,
+            LocalAttachedTarget(
+                catalog, controller.scopes, controller.tables, controller.groups, segments, installation
+            ),
             links=self.links,
         )  # fmt: skip
         self.target = cast("MirrorTarget", target)

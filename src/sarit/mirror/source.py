@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from sarit.controller.streams import Streams
     from sarit.env.ports import Env
     from sarit.mirror.offers import Moment
+    from sarit.mirror.sides import AttachedSource
     from sarit.mirror.values import LinkIdentity, Position, Range
 
 _log = logging.getLogger("sarit.mirror")
@@ -105,7 +106,7 @@ class LocalSource:
 
     def __init__(
         self, catalog: Catalog, streams: Streams, segments: Segments, env: Env, installation: str,
-        growth: Growth | None = None,
+        growth: Growth | None = None, attached: AttachedSource | None = None,
     ) -> None:  # fmt: skip
         """`growth`: which segments have grown, as the controller knows it that uses the same `segments`; None: there
         is no such controller."""
@@ -114,6 +115,7 @@ class LocalSource:
         self._segments = segments
         self._env = env
         self._installation = installation
+        self._attached = attached
         # This one only answers for times: the controller's records the cuts.
         alone = Assignment(lambda: ("", 0), None)
         self._timeline = Timeline(catalog, segments, TIMELINE_INTERVAL_SECONDS, env, alone)
@@ -126,6 +128,12 @@ class LocalSource:
 
     def __repr__(self) -> str:
         return f"<LocalSource of installation {self._installation}>"
+
+    @property
+    def attached(self) -> AttachedSource:
+        """The tables, cuts and groups of the source."""
+        assert self._attached is not None, "this source was made without tables"
+        return self._attached
 
     # -- what there is ----------------------------------------------------------------------------
 

@@ -89,7 +89,8 @@ class TimelineTarget:
             updates.append(TableUpdate(keys.timeline_key(name.stream, one.time_ms), value, NOT_EXISTS))
         with suppress(Conflict):  # deleted, or recorded by another call
             await self._catalog.update(name.scope, updates)
-            await self._thin(name, max(times, default=0), max(one.time_ms for one in new))
+            # At the times at which the source thins its own, so that both keep the same.
+            await self._thin(name, max(times, default=new[0].time_ms), max(one.time_ms for one in new))
 
     async def _reached(self, name: StreamName, found: Found, cuts: Sequence[CutRecord]) -> list[CutRecord]:
         """Return the first cuts, as far as the mirror reaches them.  Raises Invalid."""

@@ -55,6 +55,12 @@ class Attached:
     async def promote_attached(self, *_: Any) -> list[Any]:
         return []
 
+    async def cut_times(self, link: Any, scope: str, names: list[Any]) -> list[int]:
+        return [0] * len(names)
+
+    async def cuts(self, *_: Any) -> list[Any]:
+        return []
+
 
 class Scene:
     """A site, its peer, and the job's row."""

@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING, cast
 
 from sarit.core.errors import Conflict, Invalid, SaritError
 from sarit.core.texts import cut_text
+from sarit.mirror.attached_copy import AttachedToLink
 from sarit.mirror.copier import Copier
 from sarit.mirror.limits import LINK_ID_BYTES, MAX_LINK_NOTE_CHARACTERS
 from sarit.mirror.link_codec import decode_status, encode_status
 from sarit.mirror.link_table import stream_of
 from sarit.mirror.links import Direction, LinkState, LinkStatus, Role
 from sarit.mirror.remote import RemoteSource, RemoteTarget
+from sarit.mirror.values import LinkIdentity
 from sarit.process.limits import LINK_POLL_SECONDS, LINK_STATUS_SECONDS
 
 if TYPE_CHECKING:
@@ -135,9 +137,11 @@ class LinkJobs:
                 with suppress(Conflict):  # the row is read again in a moment
                     await site.links.update(replace(found, peer_installation=peer))
 
+        identity = LinkIdentity(link.link_id, link.name, site.installation)
         copier = Copier(
             link, site.installation, sides.source, sides.target, self._env,
-            None, saved.status.copied_bytes, saved.status.lost_bytes, met,
+            AttachedToLink(sides.source, sides.target, identity, link.settings),
+            saved.status.copied_bytes, saved.status.lost_bytes, met,
         )  # fmt: skip
         self.copiers[link.name] = copier
         task = asyncio.create_task(copier.run())
