@@ -19,6 +19,7 @@ from sarit.log.local import LocalLogProvider
 from sarit.process.ownership.claims import claim_directory, claim_long_term_storage
 from sarit.process.settings import NodeConfig
 from sarit.storage.open import open_storage
+from sarit.store.container.offset_appends import append_in_order
 from sarit.store.container.writer_session import WriterSession
 from sarit.store.store import SegmentStore, StoreLimits
 from sarit.store.tiering.checkpoint import FlushLimits
@@ -34,6 +35,9 @@ LOG_FILE_BYTES = 32 << 10
 _POLL_SECONDS = 0.01
 STREAMS = tuple(f"scope/stream{number}/0.#epoch.0" for number in range(3))
 TABLE = "scope/table"
+# Copies of another installation's segment and table, which begin at these offsets.
+MIRROR, MIRROR_START = "scope/mirror/7.#epoch.2", 1 << 40
+MIRROR_TABLE, MIRROR_POSITION = "scope/mirror_kvtable/0.#epoch.0", 1 << 48
 KEYS = [b"key%d" % number for number in range(6)]
 LIMITS = StoreLimits(
     containers=1,
@@ -103,6 +107,8 @@ async def make(directory: Path, *, stop: bool, event_bytes: int = 800) -> Served
     for name in STREAMS:
         await served.container.create(name)
     await tables.create(TABLE, 0)
+    await served.container.create(MIRROR, offset=MIRROR_START, mirror=True)
+    await store.tables(MIRROR_TABLE).create(MIRROR_TABLE, 0, position=MIRROR_POSITION, mirror=True)
     for turn in range(3):
         for number, name in enumerate(STREAMS):
             writer = Writer(store, name)
@@ -112,6 +118,7 @@ async def make(directory: Path, *, stop: bool, event_bytes: int = 800) -> Served
             await writer.wait_for_replies()
             writer.session.close()
         await tables.update(TABLE, [(key, b"%d of %s" % (turn, key), NO_VERSION) for key in KEYS[turn : turn + 4]])
+        await _copy(store, turn, event_bytes)
         if turn < 2:
             await served.flusher.checkpoint()
     await served.container.truncate(STREAMS[2], event_bytes + 100)
@@ -128,6 +135,22 @@ async def make(directory: Path, *, stop: bool, event_bytes: int = 800) -> Served
         shutil.copytree(working, directory)
     shutil.rmtree(working)
     return contents
+
+
+async def _copy(store: SegmentStore, turn: int, event_bytes: int) -> None:
+    """Append to the mirror, merge what was staged, and change its table."""
+    container = store.container(MIRROR)
+    staging = f"{MIRROR}#transaction.{turn:032x}"
+    await container.create(staging, mirror=True)
+    end = (await container.info(MIRROR)).length
+    first, second = b"direct%d" % turn * 20, b"staged%d" % turn * (event_bytes // 7)
+    assert await append_in_order(container, [(MIRROR, end, first), (staging, 0, second)]) == [
+        end + len(first),
+        len(second),
+    ]
+    _, durable = await container.begin_merge(MIRROR, staging, offset=end + len(first))
+    await durable
+    await store.tables(MIRROR_TABLE).update(MIRROR_TABLE, [(KEYS[turn], b"%d" % turn, NO_VERSION)])
 
 
 async def _log_files_at_rest(log: Any) -> None:
@@ -169,6 +192,9 @@ async def _contents(store: SegmentStore) -> Served:
         await note(f"bytes of {name}", read_all(store, name))
         await note(f"info of {name}", _info(store, name))
         await note(f"writer of {name}", writer_of(name))
+    await note(f"bytes of {MIRROR}", read_all(store, MIRROR))
+    await note(f"info of {MIRROR}", _info(store, MIRROR))
+    await note("mirror scan", store.tables(MIRROR_TABLE).scan(MIRROR_TABLE, b"", None, 100))
     for key in KEYS:
         await note(f"entry {key!r}", store.tables(TABLE).get(TABLE, [key]))
     await note("scan", store.tables(TABLE).scan(TABLE, b"", None, 100))

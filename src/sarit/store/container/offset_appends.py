@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from sarit.core.errors import SaritError, Unavailable
+from sarit.core.errors import Invalid, SaritError, Unavailable
 from sarit.core.limits import NULL_ATTRIBUTE_VALUE
 from sarit.store.container.operations import NO_WRITER
+from sarit.store.limits import MAX_APPEND_BYTES
 from sarit.wire.frames import Append
 
 if TYPE_CHECKING:
@@ -78,12 +79,14 @@ async def append_in_order(container: Container, writes: Sequence[tuple[str, int,
     """Append bytes to segments of one container, each (segment, offset, bytes), in order and by one group commit.
 
     Returns the length of the segment after each append, or why it was refused: NotFound, Sealed, Conflict (with the
-    actual length), Invalid (a table), Corrupt, Moved; Unavailable: it may be stored or not."""
+    actual length), Invalid (a table, too many bytes), Corrupt, Moved; Unavailable: it may be stored or not."""
     await container.metadata.find_all([segment for segment, _, _ in writes])
     batch: list[OffsetAppend | SaritError] = []
     for name, offset, data in writes:
         try:
             # No await from here to the queue if the segment is in memory: appends keep the order of the batch.
+            if len(data) > MAX_APPEND_BYTES:
+                raise Invalid(f"an append has at most {MAX_APPEND_BYTES} bytes, not {len(data)}")
             append = OffsetAppend(container, await container.metadata.require(name), offset, data, batch)
         except SaritError as error:
             batch.append(error)
@@ -91,7 +94,12 @@ async def append_in_order(container: Container, writes: Sequence[tuple[str, int,
         append.begin()
         batch.append(append)
     waiting = [one.done for one in batch if isinstance(one, OffsetAppend)]
-    answers = iter(await asyncio.gather(*waiting, return_exceptions=True))
+    try:
+        answers = iter(await asyncio.gather(*waiting, return_exceptions=True))
+    except asyncio.CancelledError:
+        # Free the memory of the appends that wait at the gate: they would stay there while the node is short of it.
+        container.append_gate.sweep_ended()
+        raise
     outcomes: list[int | SaritError] = []
     for one, (_, offset, data) in zip(batch, writes, strict=True):
         answer = one if isinstance(one, SaritError) else next(answers)

@@ -119,6 +119,8 @@ def _by_container(
 async def _read(store: SegmentStore, segment: str, offset: int, length: int) -> bytes:
     reads = store.reads(segment)
     found = await reads.find(segment)
+    if found.is_table:
+        raise Invalid(f"segment {segment} is a table segment")
     if offset < 0 or offset > found.length:
         raise Invalid(f"offset {offset} is after the end {found.length} of segment {segment}")
     parts: list[bytes] = []

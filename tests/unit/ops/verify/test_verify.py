@@ -63,7 +63,7 @@ def test_a_whole_directory_has_no_damage_and_is_not_changed(data) -> None:
     before = contents_of(data)
     code, report = verified(data)
     assert (code, report["damaged"], report["running"]) == (0, 0, False)
-    assert report["segments"] == 4
+    assert report["segments"] == 6
     assert report["chunks"] >= 4
     assert report["records"] > 30
     assert contents_of(data) == before

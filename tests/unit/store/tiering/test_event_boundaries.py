@@ -9,6 +9,7 @@ import pytest
 from sarit.core.errors import NotFound
 from sarit.core.names import transaction_segment, transient_segment
 from sarit.storage.layout import Extent
+from sarit.store.container.offset_appends import append_in_order
 from tests.unit.store.harness import SMALL, World, Writer, read_all
 
 SEGMENT = "s/t/0.#epoch.0"
@@ -117,6 +118,24 @@ class Model:
         await self.store.container(SEGMENT).merge(SEGMENT, name)
         self.wrote(lengths)
 
+    async def copy_staged(self) -> None:
+        """What a link's copier stages: whole events, in pieces of any size, of which the first begins with an event."""
+        self.numbers += 1
+        name = transaction_segment(SEGMENT, self.numbers)
+        container = self.store.container(SEGMENT)
+        await container.create(name, mirror=True)
+        pieces, offset = self.lengths(), 0
+        for length in pieces:
+            assert await append_in_order(container, [(name, offset, b"m" * length)]) == [offset + length]
+            offset += length
+            if self.random.random() < 0.2:
+                await self.flush()
+        if self.random.random() < 0.5:
+            await self.compact()
+        _, durable = await container.begin_merge(SEGMENT, name, offset=self.length)
+        await durable
+        self.wrote([offset])
+
     async def check(self) -> None:
         """Located offsets are event boundaries, and near."""
         reads, length = self.store.reads(SEGMENT), self.length
@@ -137,7 +156,10 @@ def test_located_offsets_are_event_boundaries_and_near(seed) -> None:
     async def main() -> None:
         model = Model(seed)
         await model.open()
-        acts = [model.append, model.append_large, model.commit_transaction, model.flush, model.compact, model.crash]
+        acts = [
+            model.append, model.append_large, model.commit_transaction, model.copy_staged, model.flush, model.compact,
+            model.crash,
+        ]  # fmt: skip
         await model.append()
         for _ in range(40):
             await model.random.choice(acts)()
