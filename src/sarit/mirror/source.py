@@ -24,6 +24,7 @@ from sarit.controller import keys
 from sarit.controller.assignment import Assignment
 from sarit.controller.background.timeline import Timeline
 from sarit.controller.growth import Growth
+from sarit.controller.holds import Holds
 from sarit.controller.limits import TIMELINE_INTERVAL_SECONDS
 from sarit.controller.model import codec, streams
 from sarit.controller.model.creation import creation_id
@@ -41,6 +42,7 @@ from sarit.mirror.limits import (
     BEHIND_INTERVAL_MS,
     CLEAN_MOMENT_PAUSES_SECONDS,
     MAX_GROWN_SEGMENTS,
+    MAX_LINK_NAME_CHARACTERS,
     MAX_MIRROR_STREAMS_PER_CALL,
     MAX_OFFERED_SEGMENTS_PER_REPLY,
     MAX_STREAMS_BEHIND,
@@ -119,6 +121,7 @@ class LocalSource:
         # This one only answers for times: the controller's records the cuts.
         alone = Assignment(lambda: ("", 0), None)
         self._timeline = Timeline(catalog, segments, TIMELINE_INTERVAL_SECONDS, env, alone)
+        self._holds = Holds(catalog, segments, env.clock)
         listener = (growth or Growth(segments)).listen(MAX_GROWN_SEGMENTS)
         self._growth = LinkGrowth(catalog, listener, env.clock, _is_mirrored)
         self._repeated = RepeatedLog(_log, env.clock.monotonic)
@@ -273,9 +276,24 @@ class LocalSource:
         """Wait until streams of the scope may have grown or changed since this link asked last, and return their
         names; None: any may have.  Empty after `wait_seconds`."""
         _check(scope, [])
+        _check_link(link)
         return await self._growth.wait(link.link_id, scope, wait_seconds)
 
     # -- what links ask for -----------------------------------------------------------------------
+
+    async def hold(self, link: LinkIdentity, scope: str, cuts: Sequence[tuple[StreamName, Cut]]) -> None:
+        """Keep what is behind these cuts: truncation waits for this link from now on.  An empty cut: not any more."""
+        _check(scope, [name for name, _ in cuts])
+        _check_link(link)
+        await self._holds.hold(link.link_id, link.name, scope, dict(cuts))
+
+    async def drop_holds(self, link_id: bytes) -> None:
+        """Keep nothing for a link any more, because it was deleted."""
+        await self._holds.drop(link_id)
+
+    async def held_bytes(self, link_id: bytes) -> int:
+        """Return how many bytes are kept for a link, and not copied yet.  Reads all streams: ask seldom."""
+        return await self._holds.bytes_of(link_id)
 
     async def fence(self, link: LinkIdentity, scope: str, names: Sequence[StreamName], lineage: bytes) -> None:
         """Make streams read-only, since their mirrors are promoted as `lineage`.  Repeated: nothing changes."""
@@ -460,6 +478,12 @@ def _later(position: Position, moment: Moment | None) -> Offer:
 def _is_mirrored(name: StreamName) -> bool:
     """Return whether a stream is copied by links: those of users, and their watermarks."""
     return is_user_name(name.stream.removeprefix(MARK_PREFIX))
+
+
+def _check_link(link: LinkIdentity) -> None:
+    """Check the identity that a call gives.  Raises Invalid."""
+    if len(link.link_id) != MIRROR_ID_BYTES or len(link.name) > MAX_LINK_NAME_CHARACTERS or not link.name.isprintable():
+        raise Invalid("the identity of the link is not well formed")
 
 
 def _check(scope: str, names: Sequence[StreamName]) -> None:
