@@ -13,10 +13,14 @@ from typing import TYPE_CHECKING, Final
 
 from sarit.controller import keys
 from sarit.controller.model import codec
-from sarit.core.errors import Corrupt, Invalid
+from sarit.controller.model.cuts import follows, is_cut
+from sarit.controller.model.epochs import known_segments
+from sarit.core.errors import Conflict, Corrupt, Invalid
 from sarit.core.versioned_objects import Cursor, pack_long, pack_text
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from sarit.controller.catalog import Catalog
     from sarit.controller.model.cuts import Cut
     from sarit.core.names import StreamName
@@ -57,3 +61,18 @@ def decode_hold(data: bytes) -> Hold:
 async def holds_of(catalog: Catalog, name: StreamName) -> list[Hold]:
     """Return what links hold of a stream.  Raises NotFound (scope), Unavailable, Corrupt."""
     return [decode_hold(value.value) for _, value in await catalog.stream_records(name, keys.HOLDS)]
+
+
+async def require_not_held(catalog: Catalog, name: StreamName, cut: Mapping[int, int]) -> None:
+    """Check that all links that hold a stream have copied what is before a cut.  Raises Conflict."""
+    held = await holds_of(catalog, name)
+    if not held:
+        return
+    record = (await catalog.require(name)).record
+    known = known_segments(await catalog.epochs_of(name, record, [*cut, *(s for hold in held for s in hold.cut)]))
+    for hold in held:
+        if not (is_cut(known, hold.cut) and follows(known, cut, hold.cut)):
+            raise Conflict(
+                f"stream {name} cannot be truncated there yet: the link {hold.link} has not copied all that is "
+                f"before; wait for it (sarit link show {hold.link}), or change the link so that it holds nothing"
+            )

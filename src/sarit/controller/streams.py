@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from sarit.controller import keys
 from sarit.controller.catalog import Found
-from sarit.controller.hold_records import holds_of
+from sarit.controller.hold_records import require_not_held
 from sarit.controller.limits import CREATION_ID_BYTES
 from sarit.controller.mirror_deletion import release_mirror
 from sarit.controller.model import codec, streams
@@ -180,7 +180,7 @@ class Streams:
         await self._check_offsets(name, await self.catalog.epochs_of(name, record, list(streams.head(record))), cut)
 
         async def allowed() -> bool:
-            await self._require_not_held(name, cut)
+            await require_not_held(self.catalog, name, cut)
             return precondition is None or await precondition()
 
         await self.change(
@@ -420,20 +420,6 @@ class Streams:
         ]
         updates += (TableUpdate(keys.tag_key(tag, name.stream), None, NO_VERSION) for tag in record.config.tags)
         await self.catalog.update(name.scope, updates)
-
-    async def _require_not_held(self, name: StreamName, cut: Mapping[int, int]) -> None:
-        """Check that all links that hold the stream have copied what is before a cut.  Raises Conflict."""
-        held = await holds_of(self.catalog, name)
-        if not held:
-            return
-        record = (await self.catalog.require(name)).record
-        known = known_segments(await self.catalog.epochs_of(name, record, [*cut, *(s for h in held for s in h.cut)]))
-        for hold in held:
-            if not (is_cut(known, hold.cut) and follows(known, cut, hold.cut)):
-                raise Conflict(
-                    f"stream {name} cannot be truncated there yet: the link {hold.link} has not copied all that is "
-                    f"before; wait for it (sarit link show {hold.link}), or change the link so that it holds nothing"
-                )
 
     async def _check_offsets(self, name: StreamName, epochs: Sequence[Epoch], cut: Mapping[int, int]) -> None:
         """Check that no offset of a cut is beyond the end of its segment.  Raises Invalid."""
