@@ -125,7 +125,8 @@ class MirrorCalls:
         messages.bounded(request.streams)
         link, scope = messages.link_of(request.link), request.scope
         facts = [messages.facts_of(each, scope) for each in request.streams]
-        return _states(await self._sides.target.begin(link, scope, facts))
+        begun = await self._sides.target.begin(link, scope, facts, discard_divergent=request.discardDivergent)
+        return _states(begun)
 
     async def mirrorStates(self, request: pb.MirrorNamesRequest) -> pb.MirrorStatesResponse:
         names = messages.names_of(request.streams, request.scope)

@@ -150,11 +150,15 @@ class RemoteTarget:
         """Return which installation it is.  Raises Invalid: it may not be the peer."""
         return await self._peer.site()
 
-    async def begin(self, link: LinkIdentity, scope: str, streams: Sequence[StreamFacts]) -> list[MirrorState]:
+    async def begin(
+        self, link: LinkIdentity, scope: str, streams: Sequence[StreamFacts], *, discard_divergent: bool = False
+    ) -> list[MirrorState]:
         """Make mirrors of streams, and return their states."""
         return await self._states(
             MIRROR.mirrorBegin, scope, streams, messages.facts_message,
-            lambda made: pb.MirrorBeginRequest(scope=scope, link=messages.link_message(link), streams=made),
+            lambda made: pb.MirrorBeginRequest(
+                scope=scope, link=messages.link_message(link), streams=made, discardDivergent=discard_divergent
+            ),
         )  # fmt: skip
 
     async def states(self, link: LinkIdentity, scope: str, names: Sequence[StreamName]) -> list[MirrorState]:

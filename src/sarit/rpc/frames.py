@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from sarit.core.limits import KIB
 from sarit.rpc.limits import HEADER_BYTES_PER_TURN, MAX_HEADER_BLOCK_BYTES, MAX_HTTP2_FRAME_BYTES, SMALL_DATA_BYTES
 
 _PREFACE: Final = len(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")  # before the first frame
@@ -42,11 +43,12 @@ class Frames(NamedTuple):
 class FrameScanner:
     """The bytes that a client has sent and h2 has not read yet."""
 
-    __slots__ = ("_block_bytes", "_data", "_preface_left", "excess", "incomplete")
+    __slots__ = ("_block_bytes", "_data", "_preface_left", "excess", "incomplete", "most_bytes")
 
     def __init__(self) -> None:
         self._data = bytearray()
         self._preface_left = _PREFACE
+        self.most_bytes = MAX_HTTP2_FRAME_BYTES  # of one frame
         self._block_bytes: int | None = None  # the size so far of incomplete headers; None: there are none
         self.incomplete = False  # whether a frame, or a sequence of frames with headers, is incomplete
         self.excess: str | None = None  # which bound was exceeded; nothing more may be read then
@@ -70,8 +72,8 @@ class FrameScanner:
         count = calls = header_bytes = control = 0
         while count < most and header_bytes < HEADER_BYTES_PER_TURN and end + 3 <= length:
             payload = int.from_bytes(data[end : end + 3], "big")
-            if payload > MAX_HTTP2_FRAME_BYTES:
-                self.excess = "announced a frame of more than 16 KiB"
+            if payload > self.most_bytes:
+                self.excess = f"announced a frame of more than {self.most_bytes // KIB} KiB"
                 break
             if end + _HEAD + payload > length:
                 break

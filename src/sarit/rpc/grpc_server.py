@@ -79,6 +79,7 @@ from sarit.rpc.limits import (
     MAX_UNREAD_BYTES,
     MAX_WIDE_CONNECTIONS,
     MIN_WORK_WAIT_SECONDS,
+    WIDE_FRAME_BYTES,
     WIDE_WINDOW_BYTES,
 )
 
@@ -191,6 +192,7 @@ class _GrpcConnection(asyncio.Protocol):
         self._close_timer: asyncio.TimerHandle | None = None
         self._liveness_timer: asyncio.TimerHandle | None = None
         self._speaks_http2 = self._received = self._pinged = self._called = self._known = False
+        self._most_unread = MAX_UNREAD_BYTES
         self._paused = False  # whether reading from the socket is paused
         self._incomplete_since: float | None = None  # since when a frame is incomplete
         self._first_bytes = b""
@@ -231,7 +233,7 @@ class _GrpcConnection(asyncio.Protocol):
         if self._turn_timer is None:
             self._turn()
         else:
-            self._pause(self._frames.held_bytes > MAX_UNREAD_BYTES)
+            self._pause(self._frames.held_bytes > self._most_unread)
 
     def become_known(self) -> None:
         """Raise the limits of a client that has logged in, or made a call where everybody may."""
@@ -246,7 +248,10 @@ class _GrpcConnection(asyncio.Protocol):
     def widen(self) -> None:
         """Raise the flow-control window, if few enough connections have that."""
         if self._http is not None and self._listener.widens(self):
-            self._http.widen(WIDE_WINDOW_BYTES)
+            self._http.widen(WIDE_WINDOW_BYTES, WIDE_FRAME_BYTES)
+            self._frames.most_bytes = WIDE_FRAME_BYTES
+            # A frame is held until it is whole.
+            self._most_unread = MAX_UNREAD_BYTES + WIDE_FRAME_BYTES
 
     def give_way(self, places: int) -> None:
         """End this connection of an unknown client in favour of a new one."""
@@ -272,7 +277,7 @@ class _GrpcConnection(asyncio.Protocol):
         now = loop.time()
         if (wait := self._budget.wait(now)) > 0:
             self._turn_timer = loop.call_later(max(wait, MIN_WORK_WAIT_SECONDS), self._turn)
-            self._pause(self._frames.held_bytes > MAX_UNREAD_BYTES)
+            self._pause(self._frames.held_bytes > self._most_unread)
             return
         frames = self._frames.take(HTTP2_FRAMES_PER_TURN)
         if not self._frames.incomplete:
@@ -290,7 +295,7 @@ class _GrpcConnection(asyncio.Protocol):
         if self._frames.excess is not None:
             self._end(self._frames.excess)
             return
-        self._pause(self._frames.held_bytes > MAX_UNREAD_BYTES)
+        self._pause(self._frames.held_bytes > self._most_unread)
 
     def _handle(self, data: bytes) -> int:
         """Handle whole frames.  Returns how many calls were begun."""

@@ -20,6 +20,8 @@ from h2.events import RemoteSettingsChanged, WindowUpdated
 from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes
 
+from sarit.rpc.limits import WIDE_FRAME_BYTES
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import TypeAlias
@@ -76,6 +78,8 @@ class Http2End:
         settings[SettingCodes.INITIAL_WINDOW_SIZE] = window_bytes
         if most_calls is None:
             settings[SettingCodes.ENABLE_PUSH] = 0
+            settings[SettingCodes.MAX_FRAME_SIZE] = WIDE_FRAME_BYTES
+            self._h2.max_inbound_frame_size = WIDE_FRAME_BYTES
         else:
             settings[SettingCodes.MAX_CONCURRENT_STREAMS] = most_calls
         settings.acknowledge()  # the settings are announced now, and hold from the beginning
@@ -164,10 +168,15 @@ class Http2End:
                 self._h2.acknowledge_received_data(size, stream)
             self._flush_soon()
 
-    def widen(self, window_bytes: int) -> None:
-        """Let the other end send so many bytes, on each stream and in all, before it waits for credit."""
+    def widen(self, window_bytes: int, frame_bytes: int) -> None:
+        """Let the other end send so many bytes, on each stream and in all, before it waits for credit, and in longer
+        frames."""
         with suppress(ProtocolError):
-            self._h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: window_bytes})
+            changed: dict[SettingCodes | int, int] = {
+                SettingCodes.INITIAL_WINDOW_SIZE: window_bytes,
+                SettingCodes.MAX_FRAME_SIZE: frame_bytes,
+            }
+            self._h2.update_settings(changed)
             self._h2.increment_flow_control_window(window_bytes - _LEAST_WINDOW)
             self._flush_soon()
 

@@ -74,6 +74,8 @@ HTTP2_WINDOW_BYTES: Final = 65_535
 MAX_API_REQUEST_BYTES: Final = 4 * MIB
 # The window of a connection on which a link writes: 64 KiB in each round trip are little for a distant network ...
 WIDE_WINDOW_BYTES: Final = 4 * MIB
+# ... its longest frame, as of replies to a client: each frame costs both ends about as much as 16 KiB of it ...
+WIDE_FRAME_BYTES: Final = 128 * KIB
 # ... and how many connections have it at most, since each may fill it.
 MAX_WIDE_CONNECTIONS: Final = 16
 # The memory for all incomplete large requests together.

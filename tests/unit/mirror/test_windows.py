@@ -6,6 +6,7 @@ import asyncio
 from contextlib import asynccontextmanager
 
 import pytest
+from h2.events import DataReceived
 
 from sarit.controller.service import handlers
 from sarit.core.errors import Forbidden
@@ -16,9 +17,9 @@ from sarit.mirror.calls import MirrorCalls
 from sarit.mirror.links import Direction, LinkSettings
 from sarit.mirror.peer import Peer
 from sarit.mirror.remote import RemoteSource, RemoteTarget
-from sarit.mirror.values import LinkIdentity, Write
+from sarit.mirror.values import LinkIdentity, Range, Write
 from sarit.rpc import grpc_server
-from sarit.rpc.limits import HTTP2_WINDOW_BYTES, WIDE_WINDOW_BYTES
+from sarit.rpc.limits import HTTP2_WINDOW_BYTES, WIDE_FRAME_BYTES, WIDE_WINDOW_BYTES
 from sarit.rpc.mirror_methods import MIRROR, WIDE
 from sarit.rpc.request_limiter import RequestLimiter
 from tests.rpc_calls import listen
@@ -110,5 +111,27 @@ def test_much_is_written_in_one_call():
             )  # fmt: skip
             assert [one.end for (one,) in written] == [1 << 20, 2 << 20, 3 << 20]
             assert bytes(sides.target.mirrors[name].staged[0]) == data
+            # Both ends send long frames, which cost less.
+            connection = peer._client._channels.current.channel._connection
+            assert connection._http._h2.max_outbound_frame_size == WIDE_FRAME_BYTES
+            sides.source.streams_by_name[name].data[0] += data
+            sides.source._read_bytes = 1 << 22
+            lengths, receive = [], connection._http.receive
+
+            def note(pieces):
+                events = receive(pieces)
+                lengths.extend(len(event.data) for event in events if isinstance(event, DataReceived))
+                return events
+
+            class Noting:
+                def __getattr__(self, name):
+                    return note if name == "receive" else getattr(Noting.of, name)
+
+                of = connection._http
+
+            connection._http = Noting()
+            (found,) = await RemoteSource(peer).read("app", [Range(name, 0, 0, 1 << 20)])
+            assert found == data[: 1 << 20]
+            assert max(lengths) == WIDE_FRAME_BYTES
 
     asyncio.run(asyncio.wait_for(main(), 60))

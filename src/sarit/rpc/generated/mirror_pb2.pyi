@@ -347,14 +347,16 @@ class MirrorDone(_message.Message):
     def __init__(self) -> None: ...
 
 class MirrorBeginRequest(_message.Message):
-    __slots__ = ("scope", "link", "streams")
+    __slots__ = ("scope", "link", "streams", "discardDivergent")
     SCOPE_FIELD_NUMBER: _ClassVar[int]
     LINK_FIELD_NUMBER: _ClassVar[int]
     STREAMS_FIELD_NUMBER: _ClassVar[int]
+    DISCARDDIVERGENT_FIELD_NUMBER: _ClassVar[int]
     scope: str
     link: MirrorLink
     streams: _containers.RepeatedCompositeFieldContainer[MirrorFacts]
-    def __init__(self, scope: _Optional[str] = ..., link: _Optional[_Union[MirrorLink, _Mapping]] = ..., streams: _Optional[_Iterable[_Union[MirrorFacts, _Mapping]]] = ...) -> None: ...
+    discardDivergent: bool
+    def __init__(self, scope: _Optional[str] = ..., link: _Optional[_Union[MirrorLink, _Mapping]] = ..., streams: _Optional[_Iterable[_Union[MirrorFacts, _Mapping]]] = ..., discardDivergent: _Optional[bool] = ...) -> None: ...
 
 class MirrorNamesRequest(_message.Message):
     __slots__ = ("scope", "link", "streams")
