@@ -158,7 +158,7 @@ def check_round(
                 continue
             if s.segment in one.after:
                 bases[s.segment] = starts.get(s.segment, 0)
-            elif not before_head(s, head, every):
+            elif not head or not before_head(s, head, every):
                 raise Invalid(f"a round leaves out segment {SegmentId.unpack(s.segment)}")
     if bases.keys() != one.after.keys() or any(at < bases[s] for s, at in one.after.items()):
         raise Invalid("a round ends before the mirror does, or in segments that the mirror has not")
