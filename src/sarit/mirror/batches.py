@@ -24,7 +24,7 @@ from sarit.mirror.limits import (
     MIRROR_LONG_ROUNDS_AT_ONCE,
     MIRROR_MOMENT_SECONDS,
 )
-from sarit.mirror.links import LinkState
+from sarit.mirror.links import LinkState, Overflow
 from sarit.mirror.order import charge, grouped
 from sarit.mirror.pieces import Pieces, read_whole
 from sarit.mirror.rounds import Copy, Discard, Gap, Nothing, Wrong, plan
@@ -108,6 +108,7 @@ class Batch:
         track.state = state
         track.behind = max(0, offer.behind - copy.length)
         track.oldest_ms = offer.oldest_ms if track.behind else 0
+        track.fresh = True
         track.ended |= copy.round is not None and copy.round.ends
         self._world.tracks.forgive(track)
         # Where the link drains, the next offer has to say that nothing is behind.
@@ -214,7 +215,7 @@ class Batch:
         """Bring facts up to date that are of another version than the offers, and the mirrors with them."""
         now, old = self._world.clock.monotonic(), []
         for track, offer in pairs:
-            if track.facts is not None and track.facts.version != offer.version:
+            if track.facts is not None and offer.version not in (0, track.facts.version):
                 if now - track.asked >= MIRROR_FACTS_SECONDS:
                     old.append(track)
                 else:
@@ -270,25 +271,25 @@ class Batch:
     async def _gap(self, track: Track, gap: Gap) -> None:
         """Begin a mirror again behind bytes that are gone, or say that they are."""
         world = self._world
-        many = f"{gap.lost} bytes" if gap.lost else "bytes"
         facts = (await self._facts_of([track], FROM_HEAD))[0]
         if facts is None:
             self._end(track, "it was deleted at the source: its mirror stays")
         elif track.facts is not None and facts.creation_id != track.facts.creation_id:
             track.facts, track.state = facts, None
             self._put_back(track, again=True)  # the target names it
-        elif not world.link.settings.restart:
-            self._fail(
-                track, f"{many} were truncated at the source before they were copied: the mirror stays as it is; "
-                "let the link restart such mirrors, which keeps what they had under another name",
-            )  # fmt: skip
+        elif not (world.link.settings.restart or world.link.settings.overflow is Overflow.DROP):
+            self._fail(track, f"{_lost_text(gap)}: the mirror stays as it is; let the link restart such mirrors, which "
+                       "keeps what they had under another name")  # fmt: skip
         else:
+            before = None if track.state is None else track.state.position
             state = await world.target.restart(world.identity, self._scope, facts)
-            world.lost_bytes += gap.lost
             track.facts, track.asked = facts, world.clock.monotonic()
             if state.status is MirrorStatus.PROMOTED:
                 await self._promoted([(track, state)])
-            elif self._accept(track, state):
+            elif self._accept(track, state) and state.position == before:
+                self._fail(track, f"{_lost_text(gap)}, and the target does not begin the mirror again")
+            elif state.status is MirrorStatus.READY:
+                world.lost_bytes += gap.lost
                 self._put_back(track, again=True)
 
     # -- copying ------------------------------------------------------------------------------------
@@ -373,3 +374,9 @@ class Batch:
                     self._refused(item.track)
             except OF_A_STREAM as error:
                 await self._lost(item, error)
+
+
+def _lost_text(gap: Gap) -> str:
+    if gap.lost:
+        return f"{gap.lost} bytes were truncated at the source before they were copied"
+    return "the source has not what follows its mirror: it was truncated, or the mirror is of another stream"

@@ -135,10 +135,11 @@ class Discovery:
         if grown is None:
             tracks = world.tracks.of_scope(scope)
         else:
+            known = [(name, world.tracks.get(name)) for name in grown if name.scope == scope]
             tracks = [
-                world.tracks.add(name, priority(settings, name))
-                for name in grown
-                if name.scope == scope and chooses(settings, name)
+                track or world.tracks.add(name, priority(settings, name))
+                for name, track in known
+                if track is not None or chooses(settings, name)
             ]
         for track in tracks:
             if track.over and not track.promoted:

@@ -12,6 +12,7 @@ from sarit.mirror.limits import (
     MAX_LINK_NOTE_CHARACTERS,
     MAX_MIRROR_STREAMS_PER_CALL,
     MIRROR_ATTACHED_SECONDS,
+    MIRROR_CUTS_SECONDS,
     MIRROR_HOLD_SECONDS,
     MIRROR_STATES_SECONDS,
 )
@@ -46,6 +47,7 @@ class Housekeeping:
         self._health = health
         self._discovery = discovery
         self.attached_problems: dict[str, list[StreamProblem]] = {}
+        self._cuts_copied: dict[str, float] = {}  # when they were, by scope
 
     def __repr__(self) -> str:
         return f"<Housekeeping of {self._world.link.name}>"
@@ -79,15 +81,30 @@ class Housekeeping:
         while True:
             for scope in self.attached_scopes():
                 await self._health.pause()
-                names = [one.name for one in self._world.tracks.of_scope(scope) if one.begun and not one.over]
-                try:
-                    self.attached_problems[scope] = await attached.copy(scope, names)
-                except Unavailable as error:
-                    self._health.failed(error)
-                except SaritError as error:
-                    text = cut_text(str(error), MAX_LINK_NOTE_CHARACTERS)
-                    self.attached_problems[scope] = [StreamProblem(f"{scope}: what goes with its streams", text)]
+                await self._copy_scope(attached, scope)
             await asyncio.sleep(MIRROR_ATTACHED_SECONDS)
+
+    async def _copy_scope(self, attached: AttachedCopier, scope: str) -> None:
+        """Copy what goes with the streams of a scope; recorded cuts less often than tables."""
+        now = self._world.clock.monotonic()
+        fresh: list[Track] = []
+        if now - self._cuts_copied.get(scope, -MIRROR_CUTS_SECONDS) >= MIRROR_CUTS_SECONDS:
+            fresh = [one for one in self._world.tracks.of_scope(scope) if one.begun and one.fresh and not one.over]
+        for one in fresh:
+            one.fresh = False
+        try:
+            self.attached_problems[scope] = await attached.copy(scope, [one.name for one in fresh])
+        except SaritError as error:
+            for one in fresh:
+                one.fresh = True
+            if isinstance(error, Unavailable):
+                self._health.failed(error)
+                return
+            text = cut_text(str(error), MAX_LINK_NOTE_CHARACTERS)
+            self.attached_problems[scope] = [StreamProblem(f"{scope}: what goes with its streams", text)]
+        else:
+            if fresh:
+                self._cuts_copied[scope] = now
 
     def attached_scopes(self) -> list[str]:
         """Return the scopes with something to copy beside their streams."""

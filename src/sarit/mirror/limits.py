@@ -56,11 +56,12 @@ MIRROR_FACTS_SECONDS: Final = 5.0
 MIRROR_HOLD_SECONDS: Final = 30.0
 # How often a target is asked whether mirrors that do not grow are promoted.
 MIRROR_STATES_SECONDS: Final = 10.0
-# How often what goes with streams is copied: tables, schemas, cuts.
+# How often what goes with streams is copied: tables, schemas; and recorded cuts.
 MIRROR_ATTACHED_SECONDS: Final = 10.0
+MIRROR_CUTS_SECONDS: Final = 60.0
 # Pauses until a mirror is asked that another controller works on, and a source for a moment without a commit.
 MIRROR_BUSY_SECONDS: Final = 1.0
-MIRROR_MOMENT_SECONDS: Final = 0.2
+MIRROR_MOMENT_SECONDS: Final = 0.5
 # Pauses after errors: of a link, and of one stream.
 MIRROR_RETRY_SECONDS: Final = 0.5
 MAX_MIRROR_RETRY_SECONDS: Final = 30.0

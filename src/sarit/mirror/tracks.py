@@ -37,7 +37,8 @@ class Track:
     `behind`, `oldest_ms`: what the mirror has not, and since when.  `held`: the cut that the source keeps for it.
     `problem`: why it is not copied, and `tries` how often in a row.  `over`: it is promoted, or deleted at the source,
     with `note` saying which.  `ended`: the mirror is sealed as its source is.  `drained`: it has all of a source that
-    is read-only.  `refused`: the target does not take it.  `begun`: there is a mirror."""
+    is read-only.  `refused`: the target does not take it.  `begun`: there is a mirror.  `due`: the end of its pause.
+    `fresh`: it was copied since its recorded cuts were."""
 
     name: StreamName
     level: int
@@ -57,6 +58,8 @@ class Track:
     drained: bool = False
     refused: bool = False
     begun: bool = False
+    fresh: bool = False
+    due: float | None = None
     taken: bool = False
     again: bool = False
     ready: bool = False
@@ -117,9 +120,10 @@ class Tracks:
         self.after(track, pause)
 
     def after(self, track: Track, seconds: float) -> None:
-        """Have a track worked on after a pause."""
+        """Have a track worked on after a pause, in place of any other pause."""
         self._count += 1
-        heapq.heappush(self._later, (self._monotonic() + seconds, self._count, track))
+        track.due = self._monotonic() + seconds
+        heapq.heappush(self._later, (track.due, self._count, track))
         self.changed.set()
 
     def revive(self, track: Track) -> None:
@@ -160,7 +164,11 @@ class Tracks:
         """Make those ready whose pause is over.  Returns the seconds to the next one."""
         now = self._monotonic()
         while self._later and not timer_seconds(self._later[0][0] - now):
-            track = heapq.heappop(self._later)[2]
+            due, _, track = heapq.heappop(self._later)
+            if due != track.due:
+                continue
+            track.due = None
+            track.again |= track.taken
             if not track.over and not track.ready and not track.taken:
                 self._put(track, now_ms)
         return timer_seconds(self._later[0][0] - now) if self._later else None

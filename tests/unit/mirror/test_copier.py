@@ -14,8 +14,8 @@ from checkers.mirror import check
 from sarit.core.errors import Unavailable
 from sarit.core.names import StreamName
 from sarit.mirror.copier import Copier
-from sarit.mirror.links import Direction, Link, LinkSettings, LinkState, LinkStatus, Role
-from sarit.mirror.values import FROM_TAIL, LinkIdentity
+from sarit.mirror.links import Direction, Link, LinkSettings, LinkState, LinkStatus, Overflow, Role
+from sarit.mirror.values import FROM_TAIL, LinkIdentity, MirrorState
 from simulation.world import run_world
 from tests.unit.mirror.memory_sides import LossyCalls, MemorySource, MemoryTarget, SourceStream
 
@@ -305,6 +305,58 @@ def test_bytes_that_are_gone_are_named_or_the_mirror_begins_again(restart: bool)
             assert scene.copier.status().lost_bytes == 5
             assert scene.target.mirrors[NAME].head == {0: 8}
             assert not scene.violations(caught_up=True)
+
+    run(main)
+
+
+def test_a_target_that_does_not_begin_a_mirror_again_is_not_asked_without_end() -> None:
+    async def main(world: World) -> None:
+        scene = Scene(world, link(overflow=Overflow.DROP))
+        stream = scene.source.create("scope/one")
+        stream.append(0, b"abc")
+        async with scene.copying():
+            await scene.until(scene.is_copied)
+        stream.append(0, b"defgh")
+        stream.append(0, b"ijk")
+        stream.truncate(2)
+
+        async def restart(*_: Any) -> MirrorState:
+            return scene.target.mirrors[NAME].state()
+
+        scene.target.restart = restart  # type: ignore[method-assign]
+        scene.calls = scene.source, (calls := LossyCalls(scene.target))
+        async with scene.copying():
+            await asyncio.sleep(120)
+            assert "the target does not begin the mirror again" in problem(scene.copier.status())
+            assert calls.calls["restart"] < 10
+            assert scene.copier.status().lost_bytes == 0
+
+    run(main)
+
+
+def test_a_source_without_a_moment_between_commits_is_asked_again_and_not_at_once() -> None:
+    async def main(world: World) -> None:
+        scene = Scene(world)
+        stream = scene.source.create("scope/one", 2)
+        offers, merging = scene.source.offers, True
+
+        async def none_now(scope: str, positions: Sequence[Any], limit: int) -> list[Any]:
+            found = await offers(scope, positions, limit)
+            if not merging:
+                return found
+            return [replace(one, lengths=dict(p.lengths), sealed=frozenset(), epochs=(), more=True, version=0)
+                    for one, p in zip(found, positions, strict=True) if one]  # fmt: skip
+
+        scene.source.offers = none_now  # type: ignore[method-assign]
+        scene.calls = (calls := LossyCalls(scene.source)), scene.target
+        async with scene.copying():
+            stream.append(0, b"abc")
+            await asyncio.sleep(60)
+            assert not scene.is_copied()
+            assert calls.calls["offers"] < 400
+            assert calls.calls.get("facts", 0) < 20
+            merging = False
+            await scene.until(scene.is_copied, 5)
 
     run(main)
 

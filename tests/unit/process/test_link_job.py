@@ -50,15 +50,19 @@ class Rows:
 
 
 class Attached:
-    """Nothing goes with the streams."""
+    """Nothing goes with the streams but recorded cuts, of which there are none.  `asked`: the streams of each call."""
 
-    async def promote_attached(self, *_: Any) -> list[Any]:
-        return []
+    def __init__(self) -> None:
+        self.asked: list[list[StreamName]] = []
 
-    async def cut_times(self, link: Any, scope: str, names: list[Any]) -> list[int]:
+    async def cut_times(self, link: Any, scope: str, names: list[StreamName]) -> list[int]:
+        self.asked.append(list(names))
         return [0] * len(names)
 
-    async def cuts(self, *_: Any) -> list[Any]:
+    async def cuts(self, scope: str, asked: Any) -> list[Any]:
+        return []
+
+    async def promote_attached(self, *_: Any) -> list[Any]:
         return []
 
 
@@ -70,7 +74,8 @@ class Scene:
         self.links = Rows(Link("link", LINK_ID, 0, Role.ACTIVE, LinkState.ACTIVE, settings))
         self.installation = "edge"
         self.source, self.target = MemorySource("edge"), MemoryTarget("core")
-        self.target.attached = self.source.attached = Attached()  # type: ignore[attr-defined]
+        self.attached = Attached()
+        self.target.attached = self.source.attached = self.attached  # type: ignore[attr-defined]
         self.states: list[bytes] = []
         self.fenced = False
         self.refused: Exception | None = None
@@ -146,6 +151,22 @@ def test_a_link_is_paused_resumed_and_deleted_by_its_row() -> None:
             await scene.until(lambda: scene.copied() == b"abcdef" and scene.status.copied_bytes == 6)
             scene.links.link = None
             await scene.until(task.done)
+
+    run(main)
+
+
+def test_cuts_of_streams_that_have_grown_are_copied_once_a_minute() -> None:
+    async def main(world: World) -> None:
+        scene = Scene(world)
+        stream = scene.source.create("scope/one")
+        scene.source.create("scope/two")
+        async with scene.running():
+            for _ in range(300):
+                stream.append(0, b"abc")
+                await asyncio.sleep(1)
+            await asyncio.sleep(300)
+        assert 5 <= len(scene.attached.asked) <= 7
+        assert all(names == [NAME] for names in scene.attached.asked)
 
     run(main)
 
