@@ -29,6 +29,7 @@
                                           e/<epoch, 8 hex>           epochs from that one on, moved out of the record
                                           b/<subscriber>             SubscriberRecord
                                           c/<ms, 12 hex>             CutRecord, for retention
+                                          h/<link, 32 hex>           what a link holds (controller/hold_records.py)
                                           t/<ms, 12 hex>             CutRecord of the timeline, its size 0
                                           w/<writer>                 WriterRecord
                                           x/<transaction, 32 hex>    TransactionRecord, until it ends
@@ -83,6 +84,7 @@ LIVE: Final = b"x/"
 COMPLETED_BY_TIME: Final = b"y/"
 CUTS: Final = b"c/"
 TIMELINE: Final = b"t/"
+HOLDS: Final = b"h/"
 JOBS: Final = b"j/"
 JOB_PROGRESS: Final = b"s/"
 RETENTION_INDEX: Final = b"r/"
@@ -178,6 +180,11 @@ def cut_key(stream: str, time_ms: int) -> bytes:
 def timeline_key(stream: str, time_ms: int) -> bytes:
     """Return the key of a cut in a stream's timeline."""
     return of_stream(stream, TIMELINE) + f"{time_ms:012x}".encode()
+
+
+def hold_key(stream: str, link_id: bytes) -> bytes:
+    """Return the key of what a link holds of a stream."""
+    return of_stream(stream, HOLDS) + link_id.hex().encode()
 
 
 def job_key(rows: bytes, stream: str, kind: str, name: str) -> bytes:

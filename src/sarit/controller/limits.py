@@ -67,6 +67,9 @@ QUOTA_INTERVAL_SECONDS: Final = 2.0
 # A scope that was full may write again when it uses less than this part of its storage quota.
 QUOTA_FULL_UNTIL: Final = 0.98
 MAX_JOBS_OF_STREAM: Final = 32
+# How many links may hold one stream, and how many holds one batch writes.
+MAX_HOLDS_OF_STREAM: Final = 32
+HOLDS_AT_ONCE: Final = 500
 MAX_JOB_NAME_CHARACTERS: Final = 64
 MAX_JOB_SETTINGS_BYTES: Final = 16_384
 MAX_JOB_STATE_BYTES: Final = 65_536

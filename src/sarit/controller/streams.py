@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from sarit.controller import keys
 from sarit.controller.catalog import Found
+from sarit.controller.hold_records import require_not_held
 from sarit.controller.limits import CREATION_ID_BYTES
 from sarit.controller.mirror_deletion import release_mirror
 from sarit.controller.model import codec, streams
@@ -169,15 +170,21 @@ class Streams:
     async def truncate(
         self, name: StreamName, cut: Mapping[int, int], precondition: Precondition | None = None
     ) -> None:
-        """Truncate a stream at a cut.  Raises NotFound, Sealed, Invalid, Conflict (the precondition is false)."""
+        """Truncate a stream at a cut.  Raises NotFound, Sealed, Invalid, Conflict (the precondition is false, or a link
+        has not copied all that would go)."""
         record = await self.ready(name)
         streams.require_unsealed(record)  # before the cut is checked
         # Refuse segments of later epochs: they might be created after their offsets are checked below.
         if newer := [s for s in cut if creation_epoch(s) > record.current.number]:
             raise Invalid(f"stream {name} has no segment {SegmentId.unpack(newer[0])}")
         await self._check_offsets(name, await self.catalog.epochs_of(name, record, list(streams.head(record))), cut)
+
+        async def allowed() -> bool:
+            await require_not_held(self.catalog, name, cut)
+            return precondition is None or await precondition()
+
         await self.change(
-            name, lambda record, epochs: streams.truncate(record, epochs, cut), history=True, precondition=precondition
+            name, lambda record, epochs: streams.truncate(record, epochs, cut), history=True, precondition=allowed
         )
 
     async def seal(self, name: StreamName) -> None:

@@ -32,7 +32,7 @@ class MirrorSite:
         self.links = LinkTable(tables, installation, env.clock.wall_ms)
         catalog, segments = controller.catalog, controller.segments
         source = LocalSource(
-            catalog, controller.streams, segments, env, installation,
+            catalog, controller.streams, segments, env, installation, controller.growth,
             attached=LocalAttachedSource(catalog, installation),
         )  # fmt: skip
         self.source = cast("MirrorSource", source)

@@ -1,22 +1,9 @@
-"""The source side of a link, in its own installation.
-
-A *clean moment* of a stream is one at which no transaction is merged into some of its segments and not into others.
-The commit worker (`controller/transactions/commit_worker.py`) merges segment by segment, and every batch that it
-completes gives the stream's record a new version.  So lengths belong to a clean moment if, after they were read, no
-transaction is being committed, and then the record still has the version that it had before: a batch that had begun
-would be one or the other.  A stream of one segment needs no check, because each merge is one operation.
-
-Work that a record states (a scale, a seal) is completed first, so that replaced segments are sealed when their
-successors are offered.
-"""
+"""The source side of a link, in its own installation."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections import OrderedDict
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -24,81 +11,44 @@ from sarit.controller import keys
 from sarit.controller.assignment import Assignment
 from sarit.controller.background.timeline import Timeline
 from sarit.controller.growth import Growth
+from sarit.controller.holds import Holds
 from sarit.controller.limits import TIMELINE_INTERVAL_SECONDS
 from sarit.controller.model import codec, streams
-from sarit.controller.model.creation import creation_id
-from sarit.controller.model.cuts import follows
-from sarit.controller.model.epochs import creation_epoch, known_segments
-from sarit.controller.model.records import State, TxnState
+from sarit.controller.model.epochs import creation_epoch
 from sarit.controller.runner import for_each_bounded, gather_all
-from sarit.core.errors import Corrupt, Invalid, NotFound, SaritError
+from sarit.core.errors import Invalid, NotFound, SaritError
 from sarit.core.names import MARK_PREFIX, SegmentId, StreamName, is_user_name
-from sarit.core.repeated_log import RepeatedLog
 from sarit.mirror import offers
 from sarit.mirror.fences import fence_stream
 from sarit.mirror.growth import LinkGrowth
+from sarit.mirror.lags import Lags
 from sarit.mirror.limits import (
-    BEHIND_INTERVAL_MS,
-    CLEAN_MOMENT_PAUSES_SECONDS,
     MAX_GROWN_SEGMENTS,
+    MAX_LINK_NAME_CHARACTERS,
     MAX_MIRROR_STREAMS_PER_CALL,
     MAX_OFFERED_SEGMENTS_PER_REPLY,
-    MAX_STREAMS_BEHIND,
     MIRROR_BATCH_BYTES,
     MIRROR_ID_BYTES,
     MIRROR_PROTOCOL,
 )
-from sarit.mirror.mirror_records import MirrorRecord, read_mirror
+from sarit.mirror.mirror_records import MirrorRecord
+from sarit.mirror.moments import Moments
 from sarit.mirror.values import FROM_HEAD, FROM_TAIL, Offer, Site, StreamFacts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Sequence
 
     from sarit.controller.catalog import Catalog
     from sarit.controller.model.cuts import Cut
-    from sarit.controller.model.records import StreamRecord
-    from sarit.controller.ports import SegmentInfo, Segments, TableValue
+    from sarit.controller.ports import Segments
     from sarit.controller.streams import Streams
     from sarit.env.ports import Env
+    from sarit.mirror.moments import SourceStream
     from sarit.mirror.offers import Moment
     from sarit.mirror.sides import AttachedSource
     from sarit.mirror.values import LinkIdentity, Position, Range
 
-_log = logging.getLogger("sarit.mirror")
-
 _NO_MIRROR: Final = MirrorRecord()
-
-
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """A stream as it is stored.  `version`: of its record.  `facts_version`: as in `StreamFacts`."""
-
-    name: StreamName
-    record: StreamRecord
-    version: int
-    facts_version: int
-    creation_id: bytes
-    properties: bytes | None
-    mirror: MirrorRecord | None
-
-    @property
-    def is_sealed(self) -> bool:
-        """Whether a user has sealed the stream: one that is sealed because its mirror was promoted is only fenced."""
-        return self.record.state is State.SEALED and not (self.mirror and self.mirror.fenced)
-
-    @property
-    def is_half_merged(self) -> bool:
-        """Whether this is a mirror into which another link is merging a round."""
-        return self.mirror is not None and self.mirror.decided is not None
-
-
-@dataclass(slots=True)
-class _Behind:
-    """Since when a mirror is behind: the position of which this was found, the time, and when the timeline was read."""
-
-    position: tuple[int, Cut]
-    since_ms: int
-    read_ms: int
 
 
 class LocalSource:
@@ -119,12 +69,11 @@ class LocalSource:
         # This one only answers for times: the controller's records the cuts.
         alone = Assignment(lambda: ("", 0), None)
         self._timeline = Timeline(catalog, segments, TIMELINE_INTERVAL_SECONDS, env, alone)
+        self._holds = Holds(catalog, segments, env.clock)
         listener = (growth or Growth(segments)).listen(MAX_GROWN_SEGMENTS)
         self._growth = LinkGrowth(catalog, listener, env.clock, _is_mirrored)
-        self._repeated = RepeatedLog(_log, env.clock.monotonic)
-        # For each stream what its facts were read from, and the version of its record then.
-        self._facts: OrderedDict[StreamName, tuple[tuple[bytes | None, ...], int]] = OrderedDict()
-        self._behind: OrderedDict[StreamName, _Behind] = OrderedDict()
+        self._moments = Moments(catalog, streams, segments, env)
+        self._lags = Lags(catalog, env.clock)
 
     def __repr__(self) -> str:
         return f"<LocalSource of installation {self._installation}>"
@@ -160,7 +109,7 @@ class LocalSource:
     async def facts(self, scope: str, names: Sequence[StreamName], start_ms: int) -> list[StreamFacts | None]:
         """Return streams by name, in order; None: there is no such stream."""
         _check(scope, names)
-        rows = await self._settled(scope, names)
+        rows = await self._moments.settled(scope, names)
         if start_ms == FROM_TAIL:
             tails = await self._tails(scope, names)
             heads = [tails.get(name) for name in names]
@@ -170,7 +119,7 @@ class LocalSource:
             heads = [None if row is None else await self._head_at(row.name, start_ms) for row in rows]
         return await gather_all([self._facts_of(row, head) for row, head in zip(rows, heads, strict=True)])
 
-    async def _facts_of(self, row: _Row | None, head: Cut | None) -> StreamFacts | None:
+    async def _facts_of(self, row: SourceStream | None, head: Cut | None) -> StreamFacts | None:
         if row is None or head is None:
             return None
         record = row.record
@@ -189,7 +138,7 @@ class LocalSource:
         return None
 
     async def _tails(self, scope: str, names: Sequence[StreamName]) -> dict[StreamName, Cut]:
-        moments = await self._moments(scope, dict.fromkeys(names))
+        moments = await self._moments.at(scope, dict.fromkeys(names))
         return {
             name: {s.segment: moment.infos[s.segment].length for s in moment.epochs[-1].segments}
             for name, moment in moments.items()
@@ -203,7 +152,7 @@ class LocalSource:
 
         An offer without lengths: the position is no position of the stream."""
         _check(scope, [position.name for position in positions])
-        moments = await self._moments(scope, {position.name: position.epoch for position in positions})
+        moments = await self._moments.at(scope, {position.name: position.epoch for position in positions})
         left = MAX_OFFERED_SEGMENTS_PER_REPLY
         out: list[Offer | None] = []
         for position in positions:
@@ -223,8 +172,11 @@ class LocalSource:
     async def _offer(self, position: Position, moment: Moment, limit: int) -> Offer:
         if moment.epochs[0].number != position.epoch or not offers.is_position(moment, position):
             return offers.nothing(position, moment)
+        # What the mirror does not have of its own epoch lies before the head at which it began.
+        alive = moment.alive - (moment.epochs[0].ids - position.lengths.keys())
+        moment = replace(moment, alive=alive)
         behind = offers.missing(position, moment)
-        oldest_ms = await self._oldest_ms(position, moment, behind.keys())
+        oldest_ms = await self._lags.oldest_ms(position, moment, behind.keys())
         end = offers.bound(position, moment, limit)
         if end is None:
             return offers.whole(position, moment, oldest_ms)
@@ -233,49 +185,28 @@ class LocalSource:
             offset = await self._segments.locate(position.name.segment(SegmentId.unpack(segment)), offset)
         return offers.piece(position, moment, segment, offset, oldest_ms)
 
-    async def _oldest_ms(self, position: Position, moment: Moment, behind: Iterable[int]) -> int:
-        """Return a time at or before which the first byte behind a position was appended; 0: nothing is behind."""
-        name, key = position.name, (position.epoch, position.lengths)
-        known = self._behind.pop(name, None)
-        times = [moment.infos[segment].modified_ms for segment in behind]
-        if not times:
-            return 0
-        now, since = self._env.clock.wall_ms(), min(times)
-        if known is None or now - known.read_ms > BEHIND_INTERVAL_MS < now - known.since_ms:
-            since = min(since, await self._recorded_behind(position, moment) or since)
-            known = _Behind(key, since, now)
-        elif known.position == key:
-            known.since_ms = min(known.since_ms, since)
-        else:
-            # The mirror has come closer: how old the rest is was last read when it was further away.
-            lagging = now - known.since_ms > BEHIND_INTERVAL_MS
-            known = _Behind(key, known.since_ms if lagging else since, known.read_ms)
-        self._behind[name] = known
-        if len(self._behind) > MAX_STREAMS_BEHIND:
-            self._behind.popitem(last=False)
-        return known.since_ms
-
-    async def _recorded_behind(self, position: Position, moment: Moment) -> int | None:
-        """Return the time of the first recorded cut that is behind a position; None: there is none."""
-        rows = await self._catalog.stream_records(position.name, keys.TIMELINE)
-        known = known_segments(moment.epochs)
-        low, high = 0, len(rows)  # the cuts of a stream follow each other, so that they can be searched
-        while low < high:
-            middle = (low + high) // 2
-            cut = codec.decode_cut(rows[middle][1].value).cut
-            if any(segment not in known for segment in cut) or follows(known, cut, position.lengths):
-                low = middle + 1
-            else:
-                high = middle
-        return codec.decode_cut(rows[low][1].value).time_ms if low < len(rows) else None
-
     async def grown(self, link: LinkIdentity, scope: str, wait_seconds: float) -> list[StreamName] | None:
         """Wait until streams of the scope may have grown or changed since this link asked last, and return their
         names; None: any may have.  Empty after `wait_seconds`."""
         _check(scope, [])
+        _check_link(link)
         return await self._growth.wait(link.link_id, scope, wait_seconds)
 
     # -- what links ask for -----------------------------------------------------------------------
+
+    async def hold(self, link: LinkIdentity, scope: str, cuts: Sequence[tuple[StreamName, Cut]]) -> None:
+        """Keep what is behind these cuts: truncation waits for this link from now on.  An empty cut: not any more."""
+        _check(scope, [name for name, _ in cuts])
+        _check_link(link)
+        await self._holds.hold(link.link_id, link.name, scope, dict(cuts))
+
+    async def drop_holds(self, link_id: bytes) -> None:
+        """Keep nothing for a link any more, because it was deleted."""
+        await self._holds.drop(link_id)
+
+    async def held_bytes(self, link_id: bytes) -> int:
+        """Return how many bytes are kept for a link, and not copied yet.  Reads all streams: ask seldom."""
+        return await self._holds.bytes_of(link_id)
 
     async def fence(self, link: LinkIdentity, scope: str, names: Sequence[StreamName], lineage: bytes) -> None:
         """Make streams read-only, since their mirrors are promoted as `lineage`.  Repeated: nothing changes."""
@@ -286,136 +217,6 @@ class LocalSource:
 
     async def _fence(self, lineage: bytes, name: StreamName) -> None:
         await fence_stream(self._streams, name, lineage)
-
-    # -- clean moments ----------------------------------------------------------------------------
-
-    async def _moments(self, scope: str, wanted: Mapping[StreamName, int | None]) -> dict[StreamName, Moment | None]:
-        """Return a clean moment of each stream, with its epochs from a number on (None: from the last on).
-
-        None: there is no such stream.  A stream that had no clean moment in time is missing."""
-        out: dict[StreamName, Moment | None] = {}
-        left = list(wanted)
-        for pause in (*CLEAN_MOMENT_PAUSES_SECONDS, None):
-            rows = await self._settled(scope, left)
-            found = [
-                await self._moment(row, row.record.current.number if (first := wanted[row.name]) is None else first)
-                for row in rows
-                if row is not None
-            ]
-            await self._measure(found)
-            unclean = await self._unclean(scope, found, {row.name: row for row in rows if row is not None})
-            out |= dict.fromkeys(name for name, row in zip(left, rows, strict=True) if row is None)
-            out |= {moment.name: moment for moment in found if moment.name not in unclean}
-            left = list(unclean)
-            if not left:
-                return out
-            if pause is not None:
-                await asyncio.sleep(pause)
-        for name in left:
-            self._repeated.info(str(name), f"{name} cannot be copied yet: its transactions are being committed")
-        return out
-
-    async def _moment(self, row: _Row, first: int) -> Moment:
-        name, record, head = row.name, row.record, streams.head(row.record)
-        epochs = await self._catalog.epochs(name, record, max(first, 0)) or (record.current,)
-        page = offers.page_of(epochs)
-        more, alive = len(page) < len(epochs), offers.alive(page, head)
-        return offers.Moment(name, row.facts_version, row.is_sealed and not more, head, page, more, alive, {})
-
-    async def _measure(self, moments: Sequence[Moment]) -> None:
-        """Fill in the states of all segments; those of a missing segment are missing."""
-        asked = [(moment, segment) for moment in moments for segment in moment.alive]
-        found = await self._infos([moment.name.segment(SegmentId.unpack(segment)) for moment, segment in asked])
-        for (moment, segment), info in zip(asked, found, strict=True):
-            if info is not None:
-                moment.infos[segment] = info
-
-    async def _infos(self, segments: Sequence[str]) -> list[SegmentInfo | None]:
-        with suppress(Corrupt):
-            return await self._segments.infos(segments)
-        out: dict[str, SegmentInfo] = {}  # a damaged segment must not keep the others from being copied
-
-        async def one(segment: str) -> None:
-            with suppress(NotFound, Corrupt):
-                out[segment] = await self._segments.info(segment)
-
-        await for_each_bounded(segments, one)
-        return [out.get(segment) for segment in segments]
-
-    async def _unclean(
-        self, scope: str, moments: Sequence[Moment], rows: Mapping[StreamName, _Row]
-    ) -> list[StreamName]:
-        """Return the streams whose lengths may belong to different moments."""
-        out = [moment.name for moment in moments if len(moment.infos) < len(moment.alive)]
-        checked = [moment.name for moment in moments if len(moment.infos) == len(moment.alive) and not moment.is_single]
-        committing = set[StreamName]()
-
-        async def collect(name: StreamName) -> None:
-            if await self._is_committing(name):
-                committing.add(name)
-
-        await for_each_bounded(checked, collect)
-        if checked:
-            # Read the versions last: a transaction that ended meanwhile has changed its stream's.
-            values = await self._catalog.get(scope, [keys.stream_key(name.stream) for name in checked])
-            for name, value in zip(checked, values, strict=True):
-                changed = value is None or value.version != rows[name].version
-                if changed or name in committing or rows[name].is_half_merged:
-                    out.append(name)
-        return out
-
-    async def _is_committing(self, name: StreamName) -> bool:
-        prefix, after = keys.of_stream(name.stream, keys.LIVE), b""
-        while rows := await self._catalog.scan_once(name.scope, prefix, after):
-            if any(codec.decode_transaction(value.value).state is TxnState.COMMITTING for _, value in rows):
-                return True
-            after = rows[-1][0]
-        return False
-
-    # -- records ----------------------------------------------------------------------------------
-
-    async def _settled(self, scope: str, names: Sequence[StreamName]) -> list[_Row | None]:
-        """Return streams whose work is complete, in order; None: there is no such stream."""
-        rows = await self._rows(scope, names)
-        pending = [row.name for row in rows if row is not None and row.record.pending]
-        if not pending:
-            return rows
-
-        async def complete(name: StreamName) -> None:
-            await self._streams.complete_pending(name)
-
-        await for_each_bounded(pending, complete)
-        return await self._rows(scope, names)
-
-    async def _rows(self, scope: str, names: Sequence[StreamName]) -> list[_Row | None]:
-        wanted = [key for name in names for key in _keys_of(name.stream)]
-
-        async def read(table: str) -> tuple[str, list[TableValue | None]]:
-            return table, await self._catalog.tables.get(table, wanted) if wanted else []
-
-        try:
-            table, values = await self._catalog.in_scope(scope, read)
-        except NotFound:
-            return [None] * len(names)
-        incarnation, step = keys.incarnation_of(table), len(_keys_of(""))
-        return [self._row(name, incarnation, values[n * step : (n + 1) * step]) for n, name in enumerate(names)]
-
-    def _row(self, name: StreamName, incarnation: bytes, values: Sequence[TableValue | None]) -> _Row | None:
-        stream, created, *_ = values
-        if stream is None or codec.is_deleting(stream.value):
-            self._facts.pop(name, None)
-            return None
-        record, version = self._catalog.seen.decode(name, stream)
-        stored = None if created is None else codec.decode_creation(created.value)
-        # Commits write a record again unchanged: the facts keep the version that they had then.
-        content = tuple(None if value is None else value.value for value in values)
-        known, facts_version = self._facts.pop(name, (None, version))
-        self._facts[name] = content, facts_version if known == content else version
-        if len(self._facts) > MAX_STREAMS_BEHIND:
-            self._facts.popitem(last=False)
-        created_as = creation_id(incarnation, name.stream, record.first_number, stored)
-        mirror = read_mirror(name, values[3])
-        return _Row(name, record, version, self._facts[name][1], created_as, content[2], mirror)
 
     # -- bytes ------------------------------------------------------------------------------------
 
@@ -444,13 +245,6 @@ class LocalSource:
         return out
 
 
-def _keys_of(stream: str) -> list[bytes]:
-    """Return the keys of what is known of a stream."""
-    return [
-        keys.stream_key(stream), keys.creation_key(stream), keys.properties_key(stream), keys.mirror_key(stream),
-    ]  # fmt: skip
-
-
 def _later(position: Position, moment: Moment | None) -> Offer:
     """Return an offer of nothing yet, with more behind it."""
     version = 0 if moment is None else moment.version
@@ -460,6 +254,12 @@ def _later(position: Position, moment: Moment | None) -> Offer:
 def _is_mirrored(name: StreamName) -> bool:
     """Return whether a stream is copied by links: those of users, and their watermarks."""
     return is_user_name(name.stream.removeprefix(MARK_PREFIX))
+
+
+def _check_link(link: LinkIdentity) -> None:
+    """Check the identity that a call gives.  Raises Invalid."""
+    if len(link.link_id) != MIRROR_ID_BYTES or len(link.name) > MAX_LINK_NAME_CHARACTERS or not link.name.isprintable():
+        raise Invalid("the identity of the link is not well formed")
 
 
 def _check(scope: str, names: Sequence[StreamName]) -> None:

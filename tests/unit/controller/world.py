@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sarit.controller import keys
 from sarit.controller.assembly import Controller
+from sarit.controller.hold_records import decode_hold
 from sarit.controller.model import codec, groups, streams
 from sarit.controller.model.cuts import segments_before
 from sarit.controller.model.epochs import check_epoch, known_segments
@@ -44,6 +45,7 @@ DECODERS: dict[bytes, Callable[[bytes], Any]] = {
     b"o/c": codec.decode_cut,
     b"o/l": lambda value: decode_mirror(STREAM, value),
     b"o/t": codec.decode_cut,
+    b"o/h": decode_hold,
     b"o/w": codec.decode_writer,
     b"o/x": codec.decode_transaction,
     b"o/z": codec.decode_completed,

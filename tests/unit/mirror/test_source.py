@@ -276,15 +276,15 @@ def test_how_long_a_mirror_is_behind_is_read_in_the_timeline() -> None:
             world.pass_time(60)
             await c.timeline.run_round()
             recorded.append(world.env.clock.wall_ms() + 1)
-        assert (await source._recorded_behind(*await measured(source, beginning()))) == recorded[0]
-        assert (await source._recorded_behind(*await measured(source, Position(STREAM, 0, {0: 25})))) == recorded[2]
-        assert (await source._recorded_behind(*await measured(source, Position(STREAM, 0, {0: 50})))) is None
+        for length, expected in ((0, recorded[0]), (25, recorded[2]), (50, None)):
+            position = Position(STREAM, 0, {0: length})
+            assert await source._lags.recorded_behind(*await measured(source, position)) == expected
 
     run(main())
 
 
 async def measured(source: LocalSource, position: Position):
-    moment = (await source._moments("s", {STREAM: position.epoch}))[STREAM]
+    moment = (await source._moments.at("s", {STREAM: position.epoch}))[STREAM]
     assert moment is not None
     return position, moment
 

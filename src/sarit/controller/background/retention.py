@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from sarit.controller import keys
+from sarit.controller.hold_records import holds_of
 from sarit.controller.jobs import held_cut
 from sarit.controller.limits import MAX_CLOCK_GAP_MS
 from sarit.controller.model import codec, retention, streams
@@ -74,9 +75,10 @@ class Retention:
         if record.state is not State.ACTIVE:
             return record.state is not State.DELETING
         stored = await self._stored(name)
-        released = await self._released(name)
+        released, held = await self._released(name), await holds_of(self._catalog, name)
         head = streams.head(record)
-        epochs = await self._epochs(name, record, head, (*(cut.cut for cut, _ in stored), *released))
+        others = (*(cut.cut for cut, _ in stored), *released, *(hold.cut for hold in held))
+        epochs = await self._epochs(name, record, head, others)
         known = known_segments(epochs)
         # Remove cuts that are before the head, or of an earlier stream of this name.
         obsolete = [entry for entry in stored if not self._is_ahead(known, head, entry[0].cut)]
@@ -101,6 +103,8 @@ class Retention:
             return await self._released(name) == released
 
         target = retention.truncation(policy, tail, cuts, freed, epochs)
+        # A hold that is no cut of this stream holds all of it.
+        target = retention.held_back(target, [hold.cut if is_cut(known, hold.cut) else head for hold in held], epochs)
         if target is not None and target != head and follows(known, head, target):
             with suppress(Invalid):  # another call truncated it further
                 await self._streams.truncate(name, target, unchanged)

@@ -15,6 +15,7 @@ cut retains too little if it is after the last recorded cut that retains the lim
 last recorded cut at the maximum.  Where two cuts overlap, the earlier one counts in each part of the key space, but
 data that is surely above the maximum is dropped, and its readers get a truncation error.
 
+What a link holds (`controller/hold_records.py`) is never dropped, whatever the maximum.
 A background job that holds data (`controller/jobs.py`) counts as a subscriber that has released what is before its cut.
 
 Source: controller.md par. 6, Pravega `StreamMetadataTasks`.  There a subscriber that has released nothing yet protects
@@ -148,6 +149,13 @@ def nearest_at_or_after(cut: Cut, cuts: Sequence[CutRecord], known: Mapping[int,
     So the bytes before `cut` can be found by measuring only the segments between the two cuts."""
     place = bisect_left(cuts, True, key=lambda recorded: follows(known, cut, recorded.cut))
     return cuts[min(place, len(cuts) - 1)]
+
+
+def held_back(target: Cut | None, held: Sequence[Mapping[int, int]], epochs: Sequence[Epoch]) -> Cut | None:
+    """Return the cut to truncate a stream at that is behind `target` nowhere, nor behind any cut that a link holds.
+
+    Unlike a subscriber, a link holds its part of a stream beyond the policy's maximum."""
+    return target if target is None else reduce(lambda one, other: _earlier(one, dict(other), epochs), held, target)
 
 
 def released_by_all(head: Cut, released: Sequence[Mapping[int, int]], epochs: Sequence[Epoch]) -> Cut | None:
