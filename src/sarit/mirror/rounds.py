@@ -14,10 +14,11 @@ segment's bytes at an offset are the same whenever they are read.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from sarit.controller.model.epochs import creation_epoch
+from sarit.controller.model.epochs import creation_epoch, known_segments
+from sarit.mirror.offers import alive
 from sarit.mirror.values import Position, Range, Round
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ def plan(state: MirrorState, facts: StreamFacts, offer: Offer, direct_bytes: int
 
     `direct_bytes`: the longest round that is appended directly.  `follow`: truncate the mirror as the source is."""
     assert state.position is not None
+    offer = _behind_head(state, offer)
     bases = _bases(state, offer)
     if isinstance(bases, Gap | Wrong):
         return bases
@@ -97,6 +99,16 @@ def plan(state: MirrorState, facts: StreamFacts, offer: Offer, direct_bytes: int
         return Copy(ranges, None, reached)
     round_ = Round(state.name, state.position.lengths, offer.lengths, sealed, offer.epochs, ends, head)
     return Copy(ranges, round_, reached)
+
+
+def _behind_head(state: MirrorState, offer: Offer) -> Offer:
+    """Leave out segments that lie before the head at which the mirror began: the source does not know that head."""
+    assert state.position is not None
+    if not any(creation_epoch(s) > state.position.epoch for s in state.head):
+        return offer
+    gone = known_segments(offer.epochs).keys() - alive(offer.epochs, state.head) - state.position.lengths.keys()
+    lengths = {s: length for s, length in offer.lengths.items() if s not in gone}
+    return replace(offer, lengths=lengths, sealed=offer.sealed - gone)
 
 
 def _bases(state: MirrorState, offer: Offer) -> Cut | Gap | Wrong:
