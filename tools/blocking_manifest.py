@@ -84,7 +84,12 @@ It runs the asyncio client (`aio.py`) on the event loop of a background thread; 
                 "sarit.client.aio",
                 "Client",
                 doc="A connection to Sarit; may be shared by threads.  `close` ends all its writers and readers.",
-                handles={"coordination": "Coordination", "reader_groups": "ReaderGroups", "tables": "Tables"},
+                handles={
+                    "coordination": "Coordination",
+                    "links": "Links",
+                    "reader_groups": "ReaderGroups",
+                    "tables": "Tables",
+                },
                 opened=frozenset({"reader", "writer"}),
                 hidden={"session": "shared by the asyncio parts"},
                 overrides={"close": "it ends the thread of the loop, too"},
@@ -202,6 +207,13 @@ It runs the asyncio client (`aio.py`) on the event loop of a background thread; 
                 translated=frozenset({"read"}),
             ),
             Facade("sarit.client.streams.event_time", "TimeWindows"),
+        ],
+    ),
+    Module(
+        "links",
+        "Links to other installations, for the blocking client.",
+        [
+            Facade("sarit.client.streams.links", "Links"),
         ],
     ),
     Module(

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     )
     from sarit.client.blocking.groups import GroupReader, ReaderGroup, ReaderGroups
     from sarit.client.blocking.handles import BatchReader, Stream, TimeWindows
+    from sarit.client.blocking.links import Links
     from sarit.client.blocking.streams import ByteReader, ByteWriter, EventReader, EventWriter
     from sarit.client.blocking.tables import Table, Tables
     from sarit.client.blocking.transactions import Transaction, TransactionalWriter
@@ -67,6 +68,17 @@ if TYPE_CHECKING:
         Unavailable,
         Unreachable,
     )
+    from sarit.core.links import (
+        HoldOverflow,
+        LinkDirection,
+        LinkInfo,
+        LinkPromotion,
+        LinkRole,
+        LinkSettings,
+        LinkState,
+        LinkStatus,
+        StreamProblem,
+    )
     from sarit.core.names import SegmentId, StreamName
     from sarit.core.policies import RetentionPolicy, RetentionType, ScaleType, ScalingPolicy, StreamConfig
 
@@ -93,6 +105,7 @@ _HOMES = {
         "Stream",
         "TimeWindows",
     ),
+    "sarit.client.blocking.links": ("Links",),
     "sarit.client.blocking.streams": (
         "ByteReader",
         "ByteWriter",
@@ -178,6 +191,17 @@ _HOMES = {
         "Unavailable",
         "Unreachable",
     ),
+    "sarit.core.links": (
+        "HoldOverflow",
+        "LinkDirection",
+        "LinkInfo",
+        "LinkPromotion",
+        "LinkRole",
+        "LinkSettings",
+        "LinkState",
+        "LinkStatus",
+        "StreamProblem",
+    ),
     "sarit.core.names": (
         "SegmentId",
         "StreamName",
@@ -224,12 +248,21 @@ __all__ = [
     "GroupInfo",
     "GroupReader",
     "GroupSegment",
+    "HoldOverflow",
     "Insert",
     "Invalid",
     "JobInfo",
     "Key",
     "KeyPart",
     "LeaderElection",
+    "LinkDirection",
+    "LinkInfo",
+    "LinkPromotion",
+    "LinkRole",
+    "LinkSettings",
+    "LinkState",
+    "LinkStatus",
+    "Links",
     "Member",
     "Membership",
     "NotFound",
@@ -260,6 +293,7 @@ __all__ = [
     "StreamCut",
     "StreamInfo",
     "StreamName",
+    "StreamProblem",
     "Successor",
     "Table",
     "TableConfig",

@@ -21,6 +21,7 @@ from sarit.client.reader.batch import BatchReader
 from sarit.client.reader.reader import EventReader
 from sarit.client.streams.byte_streams import ByteReader, ByteWriter
 from sarit.client.streams.event_time import TimeWindows
+from sarit.client.streams.links import Links
 from sarit.client.streams.stream import Stream
 from sarit.client.sync.configuration import SharedConfiguration
 from sarit.client.sync.coordination import Coordination
@@ -42,6 +43,7 @@ __all__ = [
     "EventWriter",
     "GroupReader",
     "LeaderElection",
+    "Links",
     "Membership",
     "ReaderGroup",
     "ReaderGroups",

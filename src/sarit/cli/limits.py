@@ -33,6 +33,9 @@ TOP_HTTP_SECONDS: Final = 2.0  # for an answer of a process to `sarit top`
 MAX_DEAD_LETTERS_SHOWN: Final = 1000
 LAKE_POLL_SECONDS: Final = 0.5  # between two looks of `sarit lake wait`
 
+# -- sarit link ---------------------------------------------------------------------------------------
+PROMOTION_POLL_SECONDS: Final = 0.5  # between two looks of `sarit link promote --wait`
+
 # -- sarit query ------------------------------------------------------------------------------------
 QUERY_CELL_CHARS: Final = 60  # of a cell on a terminal
 QUERY_WIDTH_ROWS: Final = 1000  # by which the widths of columns are chosen

@@ -86,6 +86,25 @@ class ScopedType(click.ParamType):  # type: ignore[type-arg]  # generic in some 
         return (name for name in names if name.startswith(prefix))
 
 
+class LinkType(click.ParamType):  # type: ignore[type-arg]  # generic in some releases only
+    """LINK on the command line: the name of a link to another installation."""
+
+    name = "NAME"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the text as it is: the node says what is wrong with it."""
+        return str(value)
+
+    def beside(self, ctx: click.Context, text: str) -> str:
+        """Return in words which links there are beside one that there is not."""
+        names = _ask(ctx, _links)
+        return nearest(text, names) if names else ""
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Return the links that begin so."""
+        return complete(ctx, lambda client: (name for name in _links(client) if name.startswith(incomplete)))
+
+
 class SegmentType(click.ParamType):  # type: ignore[type-arg]  # generic in some releases only
     """NUMBER.#epoch.EPOCH on the command line, as `sarit stream info` prints it."""
 
@@ -99,6 +118,10 @@ class SegmentType(click.ParamType):  # type: ignore[type-arg]  # generic in some
         if not (number.isdecimal() and epoch.isdecimal()):
             self.fail(f"{value!r} is not NUMBER{EPOCH_DELIMITER}EPOCH, as 0{EPOCH_DELIMITER}0", param, ctx)
         return SegmentId(int(epoch), int(number))
+
+
+def _links(client: Client) -> Iterable[str]:
+    return (link.name for link in client.links.list())
 
 
 def _scopes(client: Client, prefix: str) -> Iterable[str]:
@@ -151,4 +174,5 @@ STREAM = ScopedType("SCOPE/STREAM", StreamName.parse, lambda client, scope: clie
 TABLE = ScopedType("SCOPE/TABLE", StreamName.parse, lambda client, scope: client.tables.list(scope))
 # The library says what is wrong with a group's name.
 GROUP = ScopedType("SCOPE/GROUP", str, lambda client, scope: client.reader_groups.list(scope))
+LINK = LinkType()
 SEGMENT = SegmentType()

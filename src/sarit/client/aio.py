@@ -44,6 +44,7 @@ from sarit.client.session.guard import check_call, guarded
 from sarit.client.session.session import Session
 from sarit.client.session.tracebacks import trimmed
 from sarit.client.streams.byte_streams import ByteReader, ByteWriter
+from sarit.client.streams.links import Links
 from sarit.client.streams.segment_batches import segment_batches
 from sarit.client.streams.stream import Stream
 from sarit.client.sync.coordination import Coordination
@@ -237,6 +238,7 @@ class Client:
         self._tables = Tables(session)
         self._coordination = Coordination(session)
         self._reader_groups = ReaderGroups(session)
+        self._links = Links(session)
 
     def __repr__(self) -> str:
         return f"Client({self.session.controller.address}, {self.session.state()})"
@@ -265,6 +267,11 @@ class Client:
     def coordination(self) -> Coordination:
         """Shared state of processes: revisioned streams, synchronizers, memberships, elections, settings."""
         return self._coordination
+
+    @property
+    def links(self) -> Links:
+        """The links to other installations: create, list, change, promote and delete them."""
+        return self._links
 
     # -- scopes -------------------------------------------------------------------------------
 

@@ -150,3 +150,5 @@ QUERY_NEAR_NAMES: Final = 3
 QUERY_PAGE_ENTRIES: Final = 2048  # of a key-value table
 FOLLOW_POLL_SECONDS: Final = 0.2  # between two questions for the tail of a stream that a query follows
 QUERY_SAMPLE_EVENTS: Final = 2000  # of which the columns of JSON are inferred
+# The random id that a client draws for a link that it creates, so that a repeated creation is known as one.
+NEW_LINK_ID_BYTES: Final = 16

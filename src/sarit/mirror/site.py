@@ -36,6 +36,8 @@ class MirrorSite:
             attached=LocalAttachedSource(catalog, installation),
         )  # fmt: skip
         self.source = cast("MirrorSource", source)
+        # Removes what streams of this installation keep for a link.
+        self.drop_holds = source.drop_holds
         target = LocalTarget(
             catalog, controller.streams, controller.scopes, segments, env, installation,
             LocalAttachedTarget(

@@ -52,16 +52,10 @@ class LateSite:
             from sarit.mirror.link_service import LinkService, contact_peer
 
             site, env = self(), self._env
-
-            async def drop_holds(link_id: bytes) -> None:
-                drop = getattr(site.source, "drop_holds", None)
-                if drop is not None:
-                    await drop(link_id)
-
             self._service = LinkService(
                 site, self._controller.streams, env,
                 lambda settings: contact_peer(settings, env, site.installation),
-                drop_holds,
+                site.drop_holds,
                 runs_jobs=self._runs_jobs,
             )  # fmt: skip
         return self._service

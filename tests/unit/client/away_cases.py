@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from sarit.client.reader.pointers import EventPointer
 from sarit.client.tables.changes import Put
+from sarit.core.links import LinkDirection, LinkSettings
 from sarit.core.names import SegmentId, StreamName
 
 if TYPE_CHECKING:
@@ -268,6 +269,18 @@ async def time_windows(world: World, _: str) -> Any:
 async def nodes(world: World, _: str) -> Any:
     await wait(world.client.create_stream(world.stream))  # the endpoint of a segment that was used is known
     return lambda: world.client.stream(world.stream).nodes([FIRST])
+
+
+# -- links ------------------------------------------------------------------------------------------
+
+
+@case(*(f"Links.{each}" for each in ("create", "get", "change", "pause", "resume", "delete", "promote", "list")))
+async def links(world: World, method: str) -> Any:
+    await wait(world.client.create_stream(world.stream))
+    settings = LinkSettings(LinkDirection.PUSH, "127.0.0.1:1")
+    arguments: dict[str, list[Any]] = {"create": ["a", settings], "change": ["a", settings], "list": []}
+    named = {"planned": True} if method == "promote" else {}
+    return lambda: getattr(world.client.links, method)(*arguments.get(method, ["a"]), **named)
 
 
 # -- tables -----------------------------------------------------------------------------------------

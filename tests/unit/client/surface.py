@@ -89,6 +89,7 @@ def instances(client: Client, scope: str) -> dict[str, Any]:
         coordination.shared_configuration(f"{scope}/settings"),
         group.reader("reader"),
         group,
+        client.links,
         client.reader_groups,
     ]
     named = {type(one).__name__: one for one in made}

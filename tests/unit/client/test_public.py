@@ -174,6 +174,7 @@ STATES = {
     "Table": "Table({s}/table, open)",
     "Tables": "Tables({address}, open)",
     "ReaderGroups": "ReaderGroups({address}, open)",
+    "Links": "Links({address}, open)",
     "Coordination": "Coordination({address}, open)",
     "ReaderGroup": "ReaderGroup({s}/group, open)",
     "GroupReader": "GroupReader({s}/group, reader, open, 0 segments)",

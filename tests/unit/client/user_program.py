@@ -64,6 +64,23 @@ def write_and_read(client: sarit.Client, scope: str) -> None:
     assert_type(client.list_scopes(), Iterator[str])
 
 
+def mirror_streams(client: sarit.Client, scope: str) -> None:
+    links = client.links
+    assert_type(links, sarit.Links)
+    settings = sarit.LinkSettings(
+        sarit.LinkDirection.PUSH, "127.0.0.1:1", include=(f"{scope}/*",), overflow=sarit.HoldOverflow.THROTTLE
+    )
+    made = links.create(f"to-{scope}", settings, paused=True)
+    assert_type(made, sarit.LinkInfo)
+    assert_type(made.status, sarit.LinkStatus)
+    assert_type(made.status.problems, tuple[sarit.StreamProblem, ...])
+    assert made.state is sarit.LinkState.PAUSED
+    assert made.role is sarit.LinkRole.ACTIVE
+    assert_type(links.list(), tuple[sarit.LinkInfo, ...])
+    assert_type(links.promote(made.name, planned=True), sarit.LinkPromotion)
+    links.delete(made.name)
+
+
 def copy_bytes(client: sarit.Client, scope: str) -> None:
     client.create_stream(scope, "video")
     with client.byte_writer(f"{scope}/video") as writer:
@@ -228,6 +245,7 @@ def main(scope: str) -> None:
         assert_type(client, sarit.Client)
         client.create_scope(scope)
         write_and_read(client, scope)
+        mirror_streams(client, scope)
         copy_bytes(client, scope)
         read_in_a_group(client, scope)
         use_tables(client, scope)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from sarit.client.blocking.coordination import Coordination
 from sarit.client.blocking.groups import ReaderGroups
 from sarit.client.blocking.handles import Stream
+from sarit.client.blocking.links import Links
 from sarit.client.blocking.overrides import ClientOverrides
 from sarit.client.blocking.streams import ByteReader, ByteWriter, EventReader, EventWriter
 from sarit.client.blocking.tables import Table, Tables
@@ -53,6 +54,7 @@ class Client:
         self._run = thread.run
         self._inner = inner
         self._coordination = Coordination(thread, inner.coordination)
+        self._links = Links(thread, inner.links)
         self._reader_groups = ReaderGroups(thread, inner.reader_groups)
         self._tables = Tables(thread, inner.tables)
         self._overrides = ClientOverrides(thread, inner)
@@ -80,6 +82,11 @@ class Client:
     def coordination(self) -> Coordination:
         """Shared state of processes: revisioned streams, synchronizers, memberships, elections, settings."""
         return self._coordination
+
+    @property
+    def links(self) -> Links:
+        """The links to other installations: create, list, change, promote and delete them."""
+        return self._links
 
     def create_scope(self, scope: str) -> bool:
         """True when created, False when it existed.  Raises Invalid."""
