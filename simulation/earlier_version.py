@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from sarit.store.server.internal_handler import InternalHandler, InternalSession
 
 # The commands that came last.
-UNKNOWN: Final = (wire.CreateFreshSegments, wire.UseQuotas, wire.MeasureScope)
+UNKNOWN: Final = (
+    wire.CreateFreshSegments, wire.UseQuotas, wire.MeasureScope, wire.CreateSegmentAt, wire.MergeAt, wire.AppendBatch,
+    wire.ReadBatch, wire.GetStates, wire.SetMirror,
+)  # fmt: skip
 
 
 def forget_newest_commands(handler: InternalHandler) -> None:

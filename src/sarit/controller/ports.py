@@ -141,8 +141,12 @@ class Segments(Protocol):
         Raises Conflict (its `actual` is the target's length), NotFound (the target, or the source, which may have been
         merged before), Sealed."""
 
-    async def append_at_many(self, writes: Sequence[tuple[str, int, bytes]]) -> list[int | SaritError]:
+    async def append_at_many(
+        self, writes: Sequence[tuple[str, int, bytes]], *, begin_events: bool = True
+    ) -> list[int | SaritError]:
         """Append bytes, each (segment, offset, bytes), if the segment ends at the offset; in order for each segment.
+
+        `begin_events`: an event begins at each offset; without it, `locate` never returns these offsets.
 
         Returns in order the length after each append, or why there was none: Conflict (`actual` is the length),
         NotFound, Sealed, Invalid, Corrupt; Unavailable: it may have happened or not.  Appends have no writer."""

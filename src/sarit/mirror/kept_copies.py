@@ -89,7 +89,9 @@ class KeptCopies:
                 (data,) = await self._segments.read_many([(_segment(name, segment), at, length)])
                 if isinstance(data, SaritError):
                     raise data
-                (end,) = await self._segments.append_at_many([(_segment(into, segment), at, data)])
+                writes = [(_segment(into, segment), at, data)]
+                # A piece may begin within an event.
+                (end,) = await self._segments.append_at_many(writes, begin_events=False)
                 if isinstance(end, SaritError):
                     raise end
                 left -= len(data)

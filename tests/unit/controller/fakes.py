@@ -221,6 +221,7 @@ class FakeSegment:
     attributes: dict[bytes, int] = field(default_factory=dict)
     begin: int = 0  # where the first part begins
     mirror: bool = False
+    within: list[int] = field(default_factory=list)  # offsets of parts that do not begin with an event
 
     @property
     def length(self) -> int:
@@ -313,7 +314,9 @@ class FakeSegments:
         await self.faults.leave(at, "segments.merge_at")
         return length
 
-    async def append_at_many(self, writes: Sequence[tuple[str, int, bytes]]) -> list[int | SaritError]:
+    async def append_at_many(
+        self, writes: Sequence[tuple[str, int, bytes]], *, begin_events: bool = True
+    ) -> list[int | SaritError]:
         at = await self.faults.enter(f"segments.append_at_many {len(writes)}")
         outcomes: list[int | SaritError] = []
         for segment, offset, data in writes:
@@ -326,6 +329,7 @@ class FakeSegments:
                 outcomes.append(Conflict(segment, expected=offset, actual=found.length))
             else:
                 found.parts.append((data.hex(), len(data)))
+                found.within += [] if begin_events else [offset]
                 outcomes.append(found.length)
         await self.faults.leave(at, "segments.append_at_many")
         return outcomes
@@ -357,7 +361,7 @@ class FakeSegments:
         found = self._segment(segment)
         begin = found.begin
         for _, length in found.parts:
-            if begin >= max(offset, found.start):
+            if begin >= max(offset, found.start) and begin not in found.within:
                 break
             begin += length
         await self.faults.leave(at, "segments.locate")

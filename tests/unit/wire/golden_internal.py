@@ -84,8 +84,8 @@ INTERNAL: list[tuple[w.Command, str]] = [
     ),
     (w.MergedAt(request_id=7, merged=True, length=64), "0000000000000007010000000000000040"),
     (
-        w.AppendBatch(request_id=7, writes=(w.OffsetWrite("a", 64, b"\xaa\xbb"),)),
-        "000000000000000700000001000161000000000000004000000002aabb",
+        w.AppendBatch(request_id=7, begin_events=True, writes=(w.OffsetWrite("a", 64, b"\xaa\xbb"),)),
+        "00000000000000070100000001000161000000000000004000000002aabb",
     ),
     (
         w.ReadBatch(request_id=7, ranges=(w.SegmentRange("a", 64, 3),)),

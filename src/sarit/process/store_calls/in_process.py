@@ -148,9 +148,11 @@ class InProcessSegments:
         """Merge a source into a target that ends at an offset.  Raises Conflict, NotFound, Sealed."""
         return await merge_at(self._store, target, source, expected_offset)
 
-    async def append_at_many(self, writes: Sequence[tuple[str, int, bytes]]) -> list[int | SaritError]:
+    async def append_at_many(
+        self, writes: Sequence[tuple[str, int, bytes]], *, begin_events: bool = True
+    ) -> list[int | SaritError]:
         """Append bytes at offsets of segments.  Returns the length after each append, or why there was none."""
-        return await append_many(self._store, writes)
+        return await append_many(self._store, writes, begin_events=begin_events)
 
     async def read_many(self, ranges: Sequence[tuple[str, int, int]]) -> list[bytes | SaritError]:
         """Return bytes of segments, or in place of them an error."""

@@ -444,9 +444,11 @@ class RemoteSegments:
             raise Conflict(text, expected=expected_offset, actual=merged.length)
         return int(merged.length)
 
-    async def append_at_many(self, writes: Sequence[tuple[str, int, bytes]]) -> list[int | SaritError]:
+    async def append_at_many(
+        self, writes: Sequence[tuple[str, int, bytes]], *, begin_events: bool = True
+    ) -> list[int | SaritError]:
         """Append bytes at offsets of segments.  Returns the length after each append, or why there was none."""
-        return await self._batches.append(writes)
+        return await self._batches.append(writes, begin_events=begin_events)
 
     async def read_many(self, ranges: Sequence[tuple[str, int, int]]) -> list[bytes | SaritError]:
         """Return bytes of segments, or in place of them an error."""

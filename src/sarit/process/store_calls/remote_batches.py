@@ -38,14 +38,15 @@ class SegmentBatches:
     def __repr__(self) -> str:
         return f"<SegmentBatches by {self._stores!r}>"
 
-    async def append(self, writes: Sequence[tuple[str, int, bytes]]) -> list[int | SaritError]:
+    async def append(self, writes: Sequence[tuple[str, int, bytes]], *, begin_events: bool) -> list[int | SaritError]:
         """Append bytes at offsets.  Returns the length after each append, or why there was none."""
         outcomes: list[int | SaritError] = [Unavailable("it was not tried")] * len(writes)
 
         async def append_at(address: Address, places: list[int]) -> None:
             for piece in _pieces(places, lambda place: len(writes[place][2]), MAX_BATCH_WRITE_BYTES):
                 items = tuple(wire.OffsetWrite(*writes[place]) for place in piece)
-                answers = await self._outcomes(address, partial(wire.AppendBatch, writes=items), len(items))
+                request = partial(wire.AppendBatch, begin_events=begin_events, writes=items)
+                answers = await self._outcomes(address, request, len(items))
                 for place, answer in zip(piece, answers, strict=True):
                     error = answer if isinstance(answer, SaritError) else error_in(answer)
                     outcomes[place] = error or answer.number

@@ -391,11 +391,13 @@ class Container:
         self._report()
         return waiter
 
-    def submit_append_at(self, segment: Segment, data: bytes, offset: int, waiter: asyncio.Future[None]) -> None:
+    def submit_append_at(
+        self, segment: Segment, data: bytes, offset: int, waiter: asyncio.Future[None], *, begins_event: bool
+    ) -> None:
         """Append bytes at an offset: checked and queued when this returns; `waiter` is done when they are durable.
 
         Raises NotFound, Sealed, Conflict, Invalid, Moved, Unavailable; a refusal may rest on operations in flight."""
-        operation = append_at(self.state, segment, data, offset)
+        operation = append_at(self.state, segment, data, offset, begins_event=begins_event)
         self.group_commit.add(operation, partial(resolve, waiter))
         self._report()
 

@@ -25,15 +25,18 @@ if TYPE_CHECKING:
 class OffsetAppend:
     """One append at an offset: a session of the append gate.  `sink`: the batch of appends, whose order the gate keeps.
 
-    `done`: is completed when the append is durable, or refused."""
+    `begins_event`: an event begins at the offset.  `done`: is completed when the append is durable, or refused."""
 
-    __slots__ = ("_container", "_data", "_offset", "_segment", "done", "sink")
+    __slots__ = ("_begins_event", "_container", "_data", "_offset", "_segment", "done", "sink")
 
-    def __init__(self, container: Container, segment: Segment, offset: int, data: bytes, sink: object) -> None:
+    def __init__(
+        self, container: Container, segment: Segment, offset: int, data: bytes, sink: object, *, begins_event: bool
+    ) -> None:
         self._container = container
         self._segment = segment
         self._offset = offset
         self._data = data
+        self._begins_event = begins_event
         self.sink = sink
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -64,7 +67,9 @@ class OffsetAppend:
         if self.done.done():  # whoever asked for it is gone
             return
         try:
-            self._container.submit_append_at(self._segment, self._data, self._offset, self.done)
+            self._container.submit_append_at(
+                self._segment, self._data, self._offset, self.done, begins_event=self._begins_event
+            )
         except SaritError as error:
             self.done.set_exception(error)
 
@@ -75,8 +80,12 @@ class OffsetAppend:
             self.done.set_exception(error)
 
 
-async def append_in_order(container: Container, writes: Sequence[tuple[str, int, bytes]]) -> list[int | SaritError]:
+async def append_in_order(
+    container: Container, writes: Sequence[tuple[str, int, bytes]], *, begin_events: bool = True
+) -> list[int | SaritError]:
     """Append bytes to segments of one container, each (segment, offset, bytes), in order and by one group commit.
+
+    `begin_events`: each of them begins with an event; otherwise none of the offsets is taken for such a place.
 
     Returns the length of the segment after each append, or why it was refused: NotFound, Sealed, Conflict (with the
     actual length), Invalid (a table, too many bytes), Corrupt, Moved; Unavailable: it may be stored or not."""
@@ -87,7 +96,8 @@ async def append_in_order(container: Container, writes: Sequence[tuple[str, int,
             # No await from here to the queue if the segment is in memory: appends keep the order of the batch.
             if len(data) > MAX_APPEND_BYTES:
                 raise Invalid(f"an append has at most {MAX_APPEND_BYTES} bytes, not {len(data)}")
-            append = OffsetAppend(container, await container.metadata.require(name), offset, data, batch)
+            segment = await container.metadata.require(name)
+            append = OffsetAppend(container, segment, offset, data, batch, begins_event=begin_events)
         except SaritError as error:
             batch.append(error)
             continue

@@ -433,6 +433,8 @@ class ContainerState:
         if attribute is None:
             # An append without a writer, or of one that has no number, leaves no attribute.
             if operation.event_number == NULL_ATTRIBUTE_VALUE:
+                if operation.length and not operation.events:
+                    segment.tail[-1].starts = NONE
                 return
             # The attribute was evicted, so its assigned value had this number and its session is closed.
             attribute = self.attribute(segment, operation.writer, operation.event_number)
@@ -519,8 +521,10 @@ class ContainerState:
             block.parts = None
 
 
-def append_at(state: ContainerState, segment: Segment, data: bytes, offset: int) -> Append:
-    """Append bytes without a writer to a segment that ends at `offset`.
+def append_at(
+    state: ContainerState, segment: Segment, data: bytes, offset: int, *, begins_event: bool = True
+) -> Append:
+    """Append bytes without a writer to a segment that ends at `offset`.  `begins_event`: an event begins there.
 
     Raises NotFound, Sealed, Conflict (it ends elsewhere), Invalid (a table)."""
     _require(segment)
@@ -530,9 +534,11 @@ def append_at(state: ContainerState, segment: Segment, data: bytes, offset: int)
         raise Sealed(f"segment {segment.name} is sealed")
     _require_end(segment, offset)
     segment.assigned_length = offset + len(data)
+    segment.assigned_events += begins_event
     state.dirty.add_block(len(data))
     segment.in_flight += 1
-    return Append(segment.id, offset, (data,), len(data), NO_WRITER, NULL_ATTRIBUTE_VALUE, 0)
+    # The number of events says whether one begins here: how many there are is not known.
+    return Append(segment.id, offset, (data,), len(data), NO_WRITER, NULL_ATTRIBUTE_VALUE, int(begins_event))
 
 
 def set_mirror(segment: Segment, mirror: bool) -> SetMirror:

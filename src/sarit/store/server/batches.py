@@ -39,15 +39,20 @@ _KINDS: Final[dict[int, type[SaritError]]] = {
 }  # fmt: skip
 
 
-async def append_many(store: SegmentStore, writes: Sequence[tuple[str, int, bytes]]) -> list[int | SaritError]:
-    """Append bytes at offsets, each (segment, offset, bytes), in order for each segment.
+async def append_many(
+    store: SegmentStore, writes: Sequence[tuple[str, int, bytes]], *, begin_events: bool = True
+) -> list[int | SaritError]:
+    """Append bytes at offsets, each (segment, offset, bytes), in order for each segment, as `append_in_order` does.
 
     Returns the length after each append, or why it was refused, as `append_in_order` does.  Raises Opening, before
     anything was done."""
     outcomes: list[int | SaritError] = [Unavailable("it was not tried")] * len(writes)
     divided = _by_container(store, [segment for segment, _, _ in writes], outcomes)
     answers = await gather(
-        *(append_in_order(container, [writes[place] for place in places]) for container, places in divided)
+        *(
+            append_in_order(container, [writes[place] for place in places], begin_events=begin_events)
+            for container, places in divided
+        )
     )
     for (_, places), answer in zip(divided, answers, strict=True):
         for place, outcome in zip(places, answer, strict=True):

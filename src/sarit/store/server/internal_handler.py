@@ -213,7 +213,7 @@ class InternalSession:
     async def _append_batch(self, c: wire.AppendBatch) -> wire.Command:
         # Copy the data: a view would keep the whole payload in memory until every append is flushed.
         writes = [(write.segment, write.offset, bytes(write.data)) for write in c.writes]
-        outcomes = await append_many(self._store, writes)
+        outcomes = await append_many(self._store, writes, begin_events=c.begin_events)
         return wire.BatchDone(c.request_id, tuple(map(outcome_of, outcomes)))
 
     async def _read_batch(self, c: wire.ReadBatch) -> wire.Command:

@@ -408,9 +408,12 @@ class MergedAt(Command):
 
 @command(1_000_029)
 class AppendBatch(Command):
-    """A request to append bytes at offsets of segments, in order for each segment.  Answer: BatchDone."""
+    """A request to append bytes at offsets of segments, in order for each segment.  Answer: BatchDone.
+
+    `begin_events`: an event begins at each of the offsets."""
 
     request_id: Long
+    begin_events: Flag
     writes: OffsetWrites
 
 

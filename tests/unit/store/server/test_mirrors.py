@@ -37,7 +37,7 @@ async def mirror(server):
     await server.store.container(TRANSIENT).create(TRANSIENT)
     await server.store.tables(PARTITION).create(PARTITION, 0, position=START, mirror=True)
     controller = await server.controller()
-    done = await controller.ask(wire.AppendBatch(3, (wire.OffsetWrite(SEGMENT, START, b"data"),)))
+    done = await controller.ask(wire.AppendBatch(3, True, (wire.OffsetWrite(SEGMENT, START, b"data"),)))
     assert done == wire.BatchDone(3, (wire.BatchOutcome(0, START + 4, b"", ""),))
     return controller
 
