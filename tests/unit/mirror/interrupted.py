@@ -61,10 +61,10 @@ def dying(at: int, *, after: bool) -> Calls:
     return Calls(hook)
 
 
-async def judge(controller: Controller, segments: Any, edge: Edge) -> None:
+async def judge(controller: Controller, segments: Any, edge: Edge, gone: frozenset[int] = frozenset()) -> None:
     """A mirror is its source as it was: equal bytes at equal offsets, and successors only behind whole segments.
 
-    A reader that begins at the head finds every segment that it is led to."""
+    A reader that begins at the head finds every segment that it is led to.  `gone`: segments before the head."""
     found = await controller.catalog.find(edge.name)
     if found is None or found.record.state.name == "CREATING":
         return
@@ -73,16 +73,18 @@ async def judge(controller: Controller, segments: Any, edge: Edge) -> None:
     assert list(epochs) == edge.epochs[: len(epochs)]
     known = known_segments(epochs)
     infos = dict(zip(known, await segments.infos([named(edge.name, s) for s in known]), strict=True))
+    assert all(infos[s] is None or infos[s].length == 0 for s in gone & infos.keys())
     for segment, info in infos.items():
+        if segment in gone:
+            continue
         assert info is not None, f"segment {segment} is missing"
         (data,) = await segments.read_many([(named(edge.name, segment), info.start_offset, info.length)])
         assert data == edge.data[segment][info.start_offset : info.length]
         if segment not in record.current.ids and record.work.kind is not WorkKind.SEAL:
             assert info.sealed
         if info.length > 0:
-            for before in (
-                s for s, one in known.items() if s != segment and one.overlaps(known[segment]) and s < segment
-            ):
+            earlier = [s for s, one in known.items() if s < segment and one.overlaps(known[segment]) and s not in gone]
+            for before in earlier:
                 assert infos[before].length == len(edge.data[before]), f"{segment} is ahead of {before}"
                 assert infos[before].sealed
         if info.sealed and segment not in record.current.ids:

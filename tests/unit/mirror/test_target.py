@@ -70,3 +70,42 @@ def test_source_that_begins_amid_its_epochs_has_a_mirror_that_begins_there():
         world.check()
 
     run(test())
+
+
+def test_history_of_many_epochs_is_moved_out_of_the_record():
+    async def test():
+        world, edge = World(), Edge(1)
+        controller = await world.controller()
+        target = target_of(controller, world.segments, world.env)
+        state = await ready(target, edge.facts())
+        active = 0
+        for n in range(150):
+            (active,) = edge.scale([active], [KeyRange(0.0, 1.0)])
+            edge.data[active] = b"x" * (n % 3)
+        state = await copy(target, edge, edge.round(state.position.lengths, edge.epochs[1:]))
+        assert (state.position.epoch, state.position.lengths) == (150, {active: 149 % 3})
+        found = (await controller.catalog.find(STREAM)).record
+        assert len(found.epochs) <= 64
+        assert list(await controller.catalog.epochs(STREAM, found, 0)) == edge.epochs
+        ((follower, _),) = await controller.streams.successors_of(STREAM, 0)
+        assert follower.segment in edge.epochs[1].ids
+        world.check()
+
+    run(test())
+
+
+def test_mirror_is_truncated_where_its_source_was_if_the_link_says_so():
+    async def test():
+        world, edge = World(), Edge(2)
+        controller = await world.controller()
+        target = target_of(controller, world.segments, world.env)
+        state = await ready(target, edge.facts())
+        edge.data |= {0: b"a" * 7, 1: b"b" * 3}
+        state = await copy(target, edge, edge.round(state.position.lengths, head={0: 4, 1: 0}))
+        assert (state.head, state.position.lengths) == ({0: 4, 1: 0}, {0: 7, 1: 3})
+        (state,) = await target.finish(LINK, "s", [edge.round(state.position.lengths, head={0: 2, 1: 0})])
+        assert (state.status, state.head) == (MirrorStatus.READY, {0: 4, 1: 0})
+        assert world.segments.segments[named(STREAM, 0)].start == 4
+        world.check()
+
+    run(test())

@@ -11,7 +11,7 @@ import pytest
 from sarit.controller.assembly import Controller
 from sarit.core.keyspace import KeyRange
 from sarit.core.names import staging_segment
-from sarit.mirror.values import MirrorState, MirrorStatus, Write
+from sarit.mirror.values import MirrorState, MirrorStatus, Round, Write
 from sarit.process.store_calls.in_process import InProcessSegments, InProcessTables
 from tests.limits import HANG_SECONDS
 from tests.unit.controller.fakes import Crash
@@ -211,3 +211,66 @@ def test_late_copier_does_no_harm_at_any_call_of_a_round(late):
     while run(meets(at)):
         at += 1
     assert at > 30
+
+
+def test_controller_that_dies_while_a_mirror_has_not_all_epochs_of_its_head():
+    async def begins(here: Installation) -> tuple[Edge, Any, Any]:
+        edge, _ = history()
+        (low, high), (merged,) = (
+            sorted(edge.epochs[1].ids - edge.epochs[0].ids),
+            edge.epochs[2].ids - edge.epochs[1].ids,
+        )
+        facts = edge.facts(head={low: 4, high: 1, 1: 2})
+        _, target = await here.start()
+        state = await ready(target, facts)
+        assert state.position.lengths == {1: 2}
+        after = {s: len(edge.data[s]) for s in (low, high, 1, merged, *edge.epochs[3].ids)}
+        one = Round(STREAM, {1: 2}, after, frozenset(after) - edge.epochs[3].ids, tuple(edge.epochs[1:]))
+        starts = facts.head
+        writes = [
+            Write(STREAM, s, starts.get(s, 0), edge.data[s][starts.get(s, 0) : n], True) for s, n in after.items()
+        ]
+        assert not [w for w in await target.write(LINK, "s", writes) if w.refused or w.reason]
+        return edge, facts, one
+
+    async def dies(at: int, after: bool) -> bool:
+        async with installation() as here:
+            edge, facts, one = await begins(here)
+            calls = dying(at, after=after)
+            controller, target = await here.start(calls)
+            with suppress(Crash):
+                await target.finish(LINK, "s", [one])
+            died = calls.count >= at
+            controller, target = await here.start()
+            await judge(controller, here.segments, edge, frozenset({0}))
+            state = await ready(target, facts)
+            if state.position.epoch == 0:
+                (state,) = await target.finish(LINK, "s", [one])
+            assert state.position.epoch == 3
+            assert (await controller.catalog.find(STREAM)).record.head == facts.head
+            assert await here.segments.infos([named(STREAM, 0)]) == [None]
+            await judge(controller, here.segments, edge, frozenset({0}))
+            return died
+
+    at = 1
+    while all([run(dies(at, after)) for after in (False, True)]):
+        at += 1
+    assert at > 30
+
+
+def test_two_controllers_carry_out_one_round():
+    async def test(turns: int) -> None:
+        async with installation() as here:
+            edge, one = await begun(here)
+
+            async def waits(number: int, done: bool) -> None:
+                for _ in range(number * turns % 7):
+                    await asyncio.sleep(0)
+
+            targets = [(await here.start(Calls(waits)))[1] for _ in range(2)]
+            found = await asyncio.gather(*(target.finish(LINK, "s", [one]) for target in targets))
+            assert all(state.status is MirrorStatus.READY for (state,) in found)
+            await completed(here, edge, one)
+
+    for turns in range(1, 15):
+        run(test(turns))
