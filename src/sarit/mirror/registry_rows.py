@@ -34,7 +34,7 @@ def check_registry_row(key: bytes, value: bytes | None) -> None:
         return
     try:
         _decode(key, kind, value)
-    except (Corrupt, ValueError) as error:
+    except (Corrupt, ValueError, IndexError) as error:
         raise Invalid(f"the source sends a damaged row of a registry, {keys.shown(key)}: {error}") from None
 
 
