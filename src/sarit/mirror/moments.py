@@ -4,7 +4,9 @@ A *clean moment* of a stream is one at which no transaction is merged into some 
 The commit worker (`controller/transactions/commit_worker.py`) merges segment by segment, and every batch that it
 completes gives the stream's record a new version.  So lengths belong to a clean moment if, after they were read, no
 transaction is being committed, and then the record still has the version that it had before: a batch that had begun
-would be one or the other.  A stream of one segment needs no check, because each merge is one operation.
+would be one or the other.  While one commit follows another, two kinds of transactions that are being committed do no
+harm: those of which all parts still exist after the lengths were read, so that no merge had begun, and those of which
+no part existed any more before.  A stream of one segment needs no check, because each merge is one operation.
 
 Work that a record states (a scale, a seal) is completed first, so that replaced segments are sealed when their
 successors are offered.
@@ -17,6 +19,7 @@ import logging
 from collections import OrderedDict
 from contextlib import suppress
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from sarit.controller import keys
@@ -24,11 +27,12 @@ from sarit.controller.model import codec, streams
 from sarit.controller.model.creation import creation_id
 from sarit.controller.model.records import State, TxnState
 from sarit.controller.runner import for_each_bounded
+from sarit.controller.transactions.commit_worker import parts_of
 from sarit.core.errors import Corrupt, NotFound
 from sarit.core.names import SegmentId, StreamName
 from sarit.core.repeated_log import RepeatedLog
 from sarit.mirror import offers
-from sarit.mirror.limits import CLEAN_MOMENT_PAUSES_SECONDS, MAX_STREAMS_BEHIND
+from sarit.mirror.limits import CLEAN_MOMENT_PAUSES_SECONDS, MAX_PARTS_EXAMINED, MAX_STREAMS_BEHIND
 from sarit.mirror.mirror_records import MirrorRecord, read_mirror
 
 if TYPE_CHECKING:
@@ -67,6 +71,14 @@ class SourceStream:
         return self.mirror is not None and self.mirror.decided is not None
 
 
+class Parts(Enum):
+    """How many of a transaction's parts, one in each segment of its epoch, are not merged yet."""
+
+    ALL = 1
+    SOME = 2
+    NONE = 3
+
+
 class Moments:
     """The streams of this installation, as links see them."""
 
@@ -86,16 +98,18 @@ class Moments:
 
         None: there is no such stream.  A stream that had no clean moment in time is missing."""
         out: dict[StreamName, Moment | None] = {}
-        left = list(wanted)
+        left, merged = list(wanted), dict[StreamName, set[int]]()
         for pause in (*CLEAN_MOMENT_PAUSES_SECONDS, None):
             rows = await self.settled(scope, left)
+            if len(left) < len(wanted) or pause != CLEAN_MOMENT_PAUSES_SECONDS[0]:
+                merged = await self._merged(rows)  # not at once, since most streams have no transactions
             found = [
                 await self._moment(row, row.record.current.number if (first := wanted[row.name]) is None else first)
                 for row in rows
                 if row is not None
             ]
             await self._measure(found)
-            unclean = await self._unclean(scope, found, {row.name: row for row in rows if row is not None})
+            unclean = await self._unclean(scope, found, {row.name: row for row in rows if row is not None}, merged)
             out |= dict.fromkeys(name for name, row in zip(left, rows, strict=True) if row is None)
             out |= {moment.name: moment for moment in found if moment.name not in unclean}
             left = list(unclean)
@@ -135,16 +149,27 @@ class Moments:
         return [out.get(segment) for segment in segments]
 
     async def _unclean(
-        self, scope: str, moments: Sequence[Moment], rows: Mapping[StreamName, SourceStream]
+        self,
+        scope: str,
+        moments: Sequence[Moment],
+        rows: Mapping[StreamName, SourceStream],
+        merged: Mapping[StreamName, set[int]],
     ) -> list[StreamName]:
-        """Return the streams whose lengths may belong to different moments."""
-        out = [moment.name for moment in moments if len(moment.infos) < len(moment.alive)]
-        checked = [moment.name for moment in moments if len(moment.infos) == len(moment.alive) and not moment.is_single]
-        committing = set[StreamName]()
+        """Return the streams whose lengths may belong to different moments.
+
+        `merged`: transactions that were merged into all segments before the lengths were read."""
+        out, checked = list[StreamName](), list[StreamName]()
+        for moment in moments:
+            if len(moment.infos) < len(moment.alive) or rows[moment.name].record.pending:
+                out.append(moment.name)
+            elif not moment.is_single:
+                checked.append(moment.name)
+        half = set[StreamName]()
 
         async def collect(name: StreamName) -> None:
-            if await self._is_committing(name):
-                committing.add(name)
+            for txn, parts in (await self._committing(rows[name])).items():
+                if txn not in merged.get(name, ()) and parts is not Parts.ALL:
+                    half.add(name)
 
         await for_each_bounded(checked, collect)
         if checked:
@@ -152,17 +177,43 @@ class Moments:
             values = await self._catalog.get(scope, [keys.stream_key(name.stream) for name in checked])
             for name, value in zip(checked, values, strict=True):
                 changed = value is None or value.version != rows[name].version
-                if changed or name in committing or rows[name].is_half_merged:
+                if changed or name in half or rows[name].is_half_merged:
                     out.append(name)
         return out
 
-    async def _is_committing(self, name: StreamName) -> bool:
-        prefix, after = keys.of_stream(name.stream, keys.LIVE), b""
+    async def _merged(self, rows: Sequence[SourceStream | None]) -> dict[StreamName, set[int]]:
+        """Return the transactions of streams that are merged into all segments, and not ended yet."""
+        out: dict[StreamName, set[int]] = {}
+        for row in rows:
+            if row is not None:
+                found = await self._committing(row)
+                out[row.name] = {txn for txn, parts in found.items() if parts is Parts.NONE}
+        return out
+
+    async def _committing(self, row: SourceStream) -> dict[int, Parts]:
+        """Return the transactions of a stream that are being committed, and which of their parts still exist: a merge
+        removes the part that it appends."""
+        name, prefix, after = row.name, keys.of_stream(row.name.stream, keys.LIVE), b""
+        epochs: dict[int, list[int]] = {}
         while rows := await self._catalog.scan_once(name.scope, prefix, after):
-            if any(codec.decode_transaction(value.value).state is TxnState.COMMITTING for _, value in rows):
-                return True
             after = rows[-1][0]
-        return False
+            for key, value in rows:
+                record = codec.decode_transaction(value.value)
+                if record.state is TxnState.COMMITTING:
+                    epochs.setdefault(record.epoch, []).append(keys.transaction_of(key))
+        out: dict[int, Parts] = {}
+        for number, transactions in epochs.items():
+            past = await self._catalog.epochs(name, row.record, number)
+            segments = past[0].segments if past else ()
+            asked = [part for txn in transactions for part in parts_of(name, segments, txn)]
+            if not asked or len(asked) > MAX_PARTS_EXAMINED:
+                out |= dict.fromkeys(transactions, Parts.SOME)
+                continue
+            there = [info is not None for info in await self._infos(asked)]
+            for n, txn in enumerate(transactions):
+                mine = there[n * len(segments) : (n + 1) * len(segments)]
+                out[txn] = Parts.ALL if all(mine) else Parts.SOME if any(mine) else Parts.NONE
+        return out
 
     # -- records ----------------------------------------------------------------------------------
 

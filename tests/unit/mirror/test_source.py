@@ -355,3 +355,64 @@ def test_no_offer_has_part_of_a_transaction(seed: int) -> None:
         assert is_cut(known_segments(record.epochs), position.lengths)
 
     run(main())
+
+
+async def begun_transaction(world: World, c: Controller) -> tuple[int, list[str]]:
+    """A transaction with bytes in each part, whose commit is decided and not carried out."""
+    txn, found = await c.transactions.create(STREAM, 10_000)
+    parts = [transaction_segment(STREAM.segment(SegmentId.unpack(part.segment)), txn) for part in found]
+    for part in parts:
+        world.segments.append(part, "t", 10)
+    await c.transactions.commit(STREAM, txn, "", 0)
+    return txn, parts
+
+
+def test_a_commit_that_has_not_begun_or_is_merged_does_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        world, c, source = await started(2)
+        monkeypatch.setattr(c.transactions.workers, "schedule", lambda _: None)
+        _, parts = await begun_transaction(world, c)
+        world.segments.append(segment(0), "aa", 5)
+        position = beginning(2)
+        found = await offer(source, position)
+        assert found.lengths == {0: 5, 1: 0}
+        assert found.version
+        # Half of it is merged: there is no clean moment, and nothing is offered.
+        await world.segments.merge(segment(0), parts[:1])
+        found = await offer(source, position)
+        assert (found.lengths, found.more, found.version) == (position.lengths, True, 0)
+        await world.segments.merge(segment(1), parts[1:])
+        found = await offer(source, position)
+        assert found.lengths == {0: 15, 1: 10}
+        # The next one has not begun, and the first one is merged and has not ended.
+        await begun_transaction(world, c)
+        found = await offer(source, position)
+        assert (found.lengths, found.more) == ({0: 15, 1: 10}, False)
+
+    run(main())
+
+
+def test_offers_go_on_while_one_commit_follows_another() -> None:
+    async def main() -> None:
+        world, c, source = await started(2)
+        ended = False
+
+        async def write() -> None:
+            while not ended:
+                txn, _ = await begun_transaction(world, c)
+                await c.transactions.outcome(STREAM, txn, 10)
+
+        writers = [asyncio.ensure_future(write()) for _ in range(4)]
+        position, offered = beginning(2), 0
+        for _ in range(20):
+            found = await offer(source, position)
+            offered += found.version != 0
+            position = reached(position, found)
+            below = set(transactions_below(world, position.lengths).values())
+            assert position.lengths[0] == position.lengths[1], below
+        ended = True
+        await asyncio.gather(*writers)
+        assert offered >= 15
+        assert position.lengths[0] > 0
+
+    run(main())
