@@ -9,6 +9,8 @@ from sarit.core.limits import KIB, MIB
 CREATION_ID_BYTES: Final = 16
 # The highest number of an epoch that a record can hold (a compact int).
 MAX_EPOCH: Final = 2**30 - 1
+# How far behind the last epoch of a mirror its promotion begins: behind all that the source may have had meanwhile.
+PROMOTED_EPOCHS: Final = 1_000_000
 # If the clock is further than this from a stream's newest recorded cut, it may be wrong ...
 MAX_CLOCK_GAP_MS: Final = 3_600_000
 # ... so retention by time does not use it for so long, in which an operator can react to the warning.

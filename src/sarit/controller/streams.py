@@ -23,6 +23,7 @@ from sarit.controller.model.effects import RemoveMark
 from sarit.controller.model.epochs import Epoch, SegmentRange, creation_epoch, known_segments, successors
 from sarit.controller.model.records import CreationRecord, State, StreamRecord
 from sarit.controller.ports import TableUpdate
+from sarit.controller.promoted_cuts import beyond_promotion
 from sarit.controller.runner import KeyedLocks, gather_all
 from sarit.controller.statistics import ControllerStatistics
 from sarit.controller.transactions.completed_log import roll_updates
@@ -328,7 +329,9 @@ class Streams:
             return False
         after = after or {}
         known = known_segments(await self.catalog.epochs_of(name, record, [*cut, *after]))
-        return is_cut(known, cut) and (not is_cut(known, after) or follows(known, after, cut))
+        if not is_cut(known, cut) or (is_cut(known, after) and not follows(known, after, cut)):
+            return False
+        return await beyond_promotion(self.runner.segments, name, record, cut) is None
 
     async def segments_between(self, name: StreamName, start: Mapping[int, int], end: Mapping[int, int]) -> list[int]:
         """Return the segments from one cut to another.  An empty `start` means the head, an empty `end` the tail.
@@ -339,6 +342,9 @@ class Streams:
         known = known_segments(await self.catalog.epochs_of(name, record, [*start, *end]))
         if not (is_cut(known, start) and is_cut(known, end)):
             raise Invalid(f"the segments of a cut do not cover stream {name} exactly once")
+        for cut in (start, end):
+            if (beyond := await beyond_promotion(self.runner.segments, name, record, cut)) is not None:
+                raise Invalid(beyond)
         return segments_between(known, start, end)
 
     # -- steps ------------------------------------------------------------------------------------

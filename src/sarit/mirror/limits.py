@@ -20,8 +20,6 @@ MAX_MIRROR_STREAMS_PER_CALL: Final = 500
 MIRROR_ROUND_BYTES: Final = 64 * MIB
 # A round is appended at once, and not staged, if it is of one segment and at most so long.
 MAX_DIRECT_BYTES: Final = 256 * KIB
-# By how much the epochs of a promoted mirror are behind all that its source ever had.
-PROMOTED_EPOCHS: Final = 1_000_000
 # How often a promotion, or a fence, begins again because others changed the stream.
 PROMOTION_ATTEMPTS: Final = 20
 # How many bytes one call copies into a stream that keeps what a mirror gives up.

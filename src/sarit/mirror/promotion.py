@@ -5,7 +5,7 @@ The order, for each stream; each step is stored before the next one, and all of 
 1. A round that was decided is finished; what is staged of an undecided one is deleted.
 2. The promotion is decided, in one batch: the row says which lineage begins at which epoch, and the stream's record
    that this epoch is to be published.  It has the same key ranges, and is far behind all that the source may have had
-   meanwhile (`limits.PROMOTED_EPOCHS`).  The record has another version then, so no round can be decided any more.
+   meanwhile (`PROMOTED_EPOCHS`).  The record has another version then, so no round can be decided any more.
 3. The work that the record states is carried out: the segments of the new epoch are created, the epoch is published,
    whereupon the stream is no mirror any more, and the segments before it are sealed.  Readers that meet the seals find
    the successors.
@@ -23,11 +23,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sarit.controller import keys
+from sarit.controller.limits import PROMOTED_EPOCHS
 from sarit.controller.model import streams
 from sarit.controller.runner import gather_all
 from sarit.core.errors import Conflict, NotFound
 from sarit.core.names import SegmentId
-from sarit.mirror.limits import MIRROR_ID_BYTES, PROMOTED_EPOCHS, PROMOTION_ATTEMPTS
+from sarit.mirror.limits import MIRROR_ID_BYTES, PROMOTION_ATTEMPTS
 from sarit.mirror.mirror_rows import find_known, put_known
 from sarit.mirror.values import Lineage, MirrorState, MirrorStatus
 

@@ -102,3 +102,27 @@ def test_a_scale_of_the_epoch_before_the_gap_is_complete(chunk) -> None:
         assert await status(FAR + 1) == CHECK.INVALID_INPUT
 
     run(main())
+
+
+def test_a_cut_beyond_the_end_at_which_the_stream_was_promoted_is_refused(chunk) -> None:
+    async def main() -> None:
+        world = World()
+        controller = await with_gap(world)
+        streams, names = controller.streams, [STREAM.segment(SegmentId(1, n)) for n in (1, 2)]
+        world.segments.segments[names[0]].sealed = False
+        world.segments.append(names[0], "x")
+        world.segments.segments[names[0]].sealed = True
+        whole, beyond = (dict(zip(ids(1, 1, 2), (at, 0), strict=True)) for at in (10, 11))
+        assert await streams.is_cut(STREAM, whole)
+        assert not await streams.is_cut(STREAM, beyond)
+        assert await streams.segments_between(STREAM, whole, {}) == [*ids(1, 1, 2), *ids(FAR, 3, 4)]
+        for start, end in ((beyond, {}), ({}, beyond)):
+            with pytest.raises(Invalid, match=r"at 11 in segment 1\.#epoch\.1 of stream s/t, which ended at 10"):
+                await streams.segments_between(STREAM, start, end)
+        with pytest.raises(Invalid, match="has 10 bytes, not 11"):
+            await streams.truncate(STREAM, beyond)
+        # Where nothing was promoted, no lengths are read.
+        world.segments.segments.clear()
+        assert await streams.is_cut(STREAM, dict.fromkeys(ids(FAR, 3, 4), 99))
+
+    run(main())

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sarit.controller import keys
 from sarit.controller.assembly import Controller
 from sarit.controller.hold_records import decode_hold
+from sarit.controller.limits import PROMOTED_EPOCHS
 from sarit.controller.model import codec, groups, streams
 from sarit.controller.model.cuts import segments_before
 from sarit.controller.model.epochs import check_epoch, known_segments
@@ -18,7 +19,6 @@ from sarit.controller.model.records import State, TxnState, WorkKind
 from sarit.core.keyspace import KeyRange
 from sarit.core.names import TABLE_SUFFIX, SegmentId, StreamName, segment_name, transaction_segment
 from sarit.core.policies import ScalingPolicy, StreamConfig
-from sarit.mirror.limits import PROMOTED_EPOCHS
 from sarit.mirror.mirror_records import decode_mirror
 from tests.limits import HANG_SECONDS
 from tests.unit.controller.fakes import FakeSegments, FakeTables, Faults, fake_env

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from sarit.controller.limits import PROMOTED_EPOCHS
 from sarit.controller.model.records import State
 from sarit.core.errors import Invalid
 from sarit.core.names import SegmentId, StreamName, staging_segment
-from sarit.mirror.limits import PROMOTED_EPOCHS
 from sarit.mirror.mirror_rows import find_known
 from sarit.mirror.source import LocalSource
 from sarit.mirror.target import LocalTarget
@@ -179,7 +179,8 @@ def test_unplanned_promotion_finishes_a_decided_round_and_drops_an_undecided_one
         assert staging_segment(segment(0), 5) in core.world.segments.segments
         (state,) = await core.target.promote(UP, "s", [STREAM])
         assert state.lineage.ends == {0: 5}
-        assert not [name for name in core.world.segments.segments if "#transaction" in name], "staged bytes stay"
+        staged = [name for name in core.world.segments.segments if "#transaction" in name]
+        assert not staged
         # The source learns of it, and turns read-only.
         await edge.source.fence(UP, "s", [STREAM], state.lineage.lineage_id)
         assert await edge.state() is State.SEALED

@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import pytest
 
+from sarit.controller.limits import PROMOTED_EPOCHS
 from sarit.controller.model.records import State
 from sarit.core.errors import Invalid
 from sarit.core.names import SegmentId
 from sarit.mirror.fences import fence_stream
-from sarit.mirror.limits import PROMOTED_EPOCHS
 from sarit.mirror.mirror_records import MirrorRecord
 from sarit.mirror.mirror_rows import find_known, put_known
 from sarit.mirror.promotion import Promotion

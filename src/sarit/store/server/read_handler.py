@@ -225,7 +225,8 @@ class ReadHandler:
             self._send_read(command, ReadResult([], 0, True, False))
         elif not reads.alive:
             self._connection.close()
-        elif segment.sealed and not segment.deleted and command.offset >= segment.length:
+        # A read behind the end is refused below: its client would take the seal for the end, and go on behind it.
+        elif segment.sealed and not segment.deleted and command.offset == segment.length:
             self._connection.send(encode(wire.SegmentIsSealed(command.request_id, command.segment, "", command.offset)))
         elif not self._connection.writable:
             # Wait for the client in a task: a segment that grows fast must not queue replies for a slow client.

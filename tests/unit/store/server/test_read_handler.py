@@ -225,6 +225,38 @@ def test_parked_reads_are_answered_empty_at_their_own_deadlines(monkeypatch):
     asyncio.run(main())
 
 
+def test_parked_read_beyond_the_end_at_which_its_segment_is_sealed_is_refused():
+    """Its position is from the source of a mirror, which was promoted before it had those bytes."""
+
+    async def main():
+        store = await World(BY_HAND).start()
+        container = store.container(SEGMENT)
+        await container.create(SEGMENT)
+        writer = Writer(store, SEGMENT)
+        await writer.set_up()
+        writer.append(b"one", 1)
+        await writer.wait_for_replies()
+        connection = Connection()
+        connection.take(replies=True)
+        requests = ReadHandler(connection, store)
+        for offset in (3, 5):
+            requests.read(wire.ReadSegment(SEGMENT, offset, 100, "", offset))
+        await asyncio.sleep(0)
+        assert not connection.replies
+        async with asyncio.timeout(HANG_SECONDS):
+            await container.seal(SEGMENT)
+            while len(connection.replies) < 2:
+                connection.answered.clear()
+                await connection.answered.wait()
+        ended, refused = sorted(connection.replies, key=lambda reply: reply.request_id)
+        assert isinstance(ended, wire.SegmentIsSealed)
+        assert isinstance(refused, wire.ErrorMessage)
+        assert "offset 5 is after the end 3 of sealed segment" in refused.message
+        await store.stop()
+
+    asyncio.run(main())
+
+
 def test_parked_reads_of_a_closed_connection_are_dropped(monkeypatch):
     monkeypatch.setattr("sarit.store.server.read_handler.PARKED_READ_SECONDS", 0.02)
 
