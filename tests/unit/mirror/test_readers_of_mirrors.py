@@ -6,11 +6,12 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from sarit.controller.assembly import Controller
+from sarit.core.keyspace import KeyRange
 from sarit.core.names import StreamName
 from sarit.mirror.limits import MAX_DIRECT_BYTES
 from sarit.mirror.rounds import Copy, Nothing, plan
 from sarit.mirror.source import LocalSource
-from sarit.mirror.values import FROM_HEAD, LinkIdentity, Write
+from sarit.mirror.values import FROM_HEAD, FROM_TAIL, LinkIdentity, Write
 from tests.limits import HANG_SECONDS
 from tests.unit.client.nodes import LocalNode, create_shrinkable, in_keys, local_node
 from tests.unit.mirror.interrupted import Calls
@@ -47,10 +48,10 @@ async def part(node: LocalNode) -> tuple[list[bytes], bool]:
     return events, True
 
 
-async def carry(source: LocalSource, target: LocalTarget) -> int:
+async def carry(source: LocalSource, target: LocalTarget, start_ms: int = FROM_HEAD) -> int:
     """Copy a stream until the mirror has all of it, as a copier does.  Returns how many rounds it took."""
     for number in range(20):
-        (facts,) = await source.facts("s", [STREAM], FROM_HEAD)
+        (facts,) = await source.facts("s", [STREAM], start_ms if number == 0 else FROM_HEAD)
         assert facts is not None
         (state,) = await target.begin(LINK, "s", [facts])
         assert state.position is not None, state.reason
@@ -116,5 +117,32 @@ def test_readers_see_the_source_as_it_was_at_every_step(tmp_path):
             assert await core.read("s/t", start=cut) == await edge.read("s/t", start=cut)
             assert await core.client.stream_cut_tail("s/t") == await edge.client.stream_cut_tail("s/t")
             assert len(await core.read("s/t")) == 80
+
+    asyncio.run(asyncio.wait_for(test(), HANG_SECONDS))
+
+
+def test_mirror_begins_at_the_end_of_a_stream_whose_segments_are_of_many_epochs(tmp_path):
+    async def test() -> None:
+        async with local_node(tmp_path / "edge") as edge, local_node(tmp_path / "core") as core:
+            controller = edge.node.controller
+            await create_shrinkable(edge.client, "s/t", 2)
+            await write(edge, 0, 20)
+            _, (low, _) = await controller.streams.scale(STREAM, [0], KeyRange(0.0, 0.5).split_evenly(2))
+            await write(edge, 20, 40)
+            await controller.streams.scale(STREAM, [low.segment], KeyRange(low.low, low.high).split_evenly(2))
+            await write(edge, 40, 60)
+            cut = await edge.client.stream_cut_tail("s/t")
+            target = target_of(core.node.controller, core.node.stores.segments, core.node.env)
+            source = LocalSource(controller.catalog, controller.streams, controller.segments, edge.node.env, "edge")
+            await carry(source, target, FROM_TAIL)
+            assert await core.read("s/t") == []
+            await write(edge, 60, 80)
+            await edge.client.stream("s/t").scale(1)
+            await write(edge, 80, 100)
+            await carry(source, target)
+            assert len(await core.read("s/t")) == 40
+            assert sorted(await core.read("s/t")) == sorted(await edge.read("s/t", start=cut))
+            assert await core.client.stream_cut_head("s/t") == cut
+            assert await core.client.stream_cut_tail("s/t") == await edge.client.stream_cut_tail("s/t")
 
     asyncio.run(asyncio.wait_for(test(), HANG_SECONDS))
