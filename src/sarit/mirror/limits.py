@@ -180,3 +180,5 @@ MAX_GROWTH_WATCHERS: Final = 4096
 MAX_GROWN_STREAMS_OF_ALL: Final = 200_000
 # How many segments that have grown are remembered while no link waits.
 MAX_GROWN_SEGMENTS: Final = 20_000
+# The rows of how many mirrors a target has decoded.
+MAX_MIRRORS_SEEN: Final = 16_384

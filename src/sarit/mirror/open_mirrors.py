@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import TYPE_CHECKING, NamedTuple
 
 from sarit.controller import keys
@@ -11,8 +12,9 @@ from sarit.controller.model.epochs import known_segments
 from sarit.controller.ports import TableUpdate
 from sarit.core.errors import NotFound
 from sarit.core.limits import NOT_EXISTS
+from sarit.mirror.limits import MAX_MIRRORS_SEEN
 from sarit.mirror.mirror_checks import before_head
-from sarit.mirror.mirror_records import MirrorRecord, encode_mirror, read_mirror
+from sarit.mirror.mirror_records import MirrorRecord, decode_mirror, encode_mirror
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,9 +55,11 @@ class OpenMirrors:
 
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
+        # Rows are decoded once: every write of a link reads them.
+        self._decoded: OrderedDict[StreamName, tuple[bytes, MirrorRecord]] = OrderedDict()
 
     def __repr__(self) -> str:
-        return "<OpenMirrors>"
+        return f"<OpenMirrors, {len(self._decoded)} rows decoded>"
 
     async def read(self, scope: str, names: Sequence[StreamName]) -> list[Mirror | None]:
         """Return streams with their rows, in order; None: there is no such stream."""
@@ -70,9 +74,18 @@ class OpenMirrors:
                 out.append(None)
                 continue
             record, version = self.catalog.seen.decode(name, stream)
-            known = read_mirror(name, row) or MirrorRecord()
+            known = MirrorRecord() if row is None else self._decode(name, row.value)
             out.append(Mirror(name, record, version, known, NOT_EXISTS if row is None else row.version))
         return out
+
+    def _decode(self, name: StreamName, data: bytes) -> MirrorRecord:
+        seen = self._decoded.pop(name, None)
+        if seen is None or seen[0] != data:
+            seen = (data, decode_mirror(name, data))
+        self._decoded[name] = seen
+        if len(self._decoded) > MAX_MIRRORS_SEEN:
+            self._decoded.popitem(last=False)
+        return seen[1]
 
     async def identified(self, scope: str, names: Sequence[StreamName]) -> list[Mirror | None]:
         """Return streams with their rows and creation ids, in order; None: there is no such stream."""
