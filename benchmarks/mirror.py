@@ -165,6 +165,7 @@ class Child:
     """One of the processes above."""
 
     def __init__(self, kind: str, argument: str) -> None:
+        self._kind = kind
         command = [sys.executable, "-m", "benchmarks.mirror", f"--{kind}", argument]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
@@ -173,7 +174,7 @@ class Child:
         assert self._process.stdout is not None
         found = self._process.stdout.readline()
         if not found:
-            raise SystemExit(f"a process of the benchmark ended: {self._process.args}")
+            raise SystemExit(f"a process of the benchmark ended: {self._kind}")
         return found
 
     def ask(self, line: str) -> Any:

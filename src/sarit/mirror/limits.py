@@ -43,7 +43,7 @@ MIRROR_PIECES_AT_ONCE: Final = 4
 MIRROR_GROWN_SECONDS: Final = 20.0
 MIRROR_GROWN_CALLS: Final = 64
 # Pauses between such calls, so that streams that grow now and then share a batch: by stream, and at most.
-MIRROR_GATHER_SECONDS_PER_STREAM: Final = 0.01
+MIRROR_GATHER_SECONDS_PER_STREAM: Final = 0.2
 MAX_MIRROR_GATHER_SECONDS: Final = 1.0
 # How often scopes, and the streams of each scope, are listed again.
 MIRROR_SCOPES_SECONDS: Final = 15.0
