@@ -106,7 +106,7 @@ class Batch:
         """Record that a round is complete."""
         track, offer, copy = item.track, item.offer, item.copy
         track.state = state
-        track.behind = max(0, offer.behind - copy.length)
+        track.behind = max(0, offer.behind - copy.growth)
         track.oldest_ms = offer.oldest_ms if track.behind else 0
         track.fresh = True
         track.ended |= copy.round is not None and copy.round.ends
@@ -184,6 +184,7 @@ class Batch:
                 note = f"its mirror was promoted, and the source could not be made read-only: {error}"
             for one in tracks:
                 one.promoted = True
+                self._world.tracks.promoted += 1
                 self._end(one, note)
 
     async def _no_position(self, track: Track, error: Exception) -> None:

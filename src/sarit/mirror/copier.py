@@ -158,7 +158,7 @@ class Copier:
     @staticmethod
     def _is_promoted(tracks: Tracks) -> bool:
         """Return whether all mirrors were promoted, and not by this copier."""
-        return any(one.promoted for one in tracks) and all(one.over or one.refused for one in tracks)
+        return bool(tracks.promoted) and all(one.over or one.refused for one in tracks)
 
     # -- the two sides ------------------------------------------------------------------------------
 

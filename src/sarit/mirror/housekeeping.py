@@ -117,7 +117,7 @@ class Housekeeping:
             await asyncio.sleep(MIRROR_STATES_SECONDS)
             for scope in list(self._discovery.scopes):
                 tracks = [one for one in world.tracks.of_scope(scope) if one.begun and not one.over]
-                if any(one.promoted for one in world.tracks.of_scope(scope)):
+                if world.tracks.promoted:
                     self._begin_again(tracks)
                 elif tracks:
                     names = [tracks[turn % len(tracks)].name]

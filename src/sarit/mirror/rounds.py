@@ -44,11 +44,13 @@ class Discard:
 class Copy:
     """Copy `ranges`; then finish `round`.  None: they are one range, to be appended directly.
 
-    `reached`: the position of the mirror afterwards."""
+    `reached`: the position of the mirror afterwards.  `growth`: the bytes that it then has more, also those that were
+    staged before."""
 
     ranges: tuple[Range, ...]
     round: Round | None
     reached: Position
+    growth: int
 
     @property
     def length(self) -> int:
@@ -96,9 +98,9 @@ def plan(state: MirrorState, facts: StreamFacts, offer: Offer, direct_bytes: int
         return Nothing()
     direct = len(grown) == 1 and not offer.epochs and not sealed and not ends and not head and not state.staged
     if direct and ranges[0].length <= direct_bytes:
-        return Copy(ranges, None, reached)
+        return Copy(ranges, None, reached, ranges[0].length)
     round_ = Round(state.name, state.position.lengths, offer.lengths, sealed, offer.epochs, ends, head)
-    return Copy(ranges, round_, reached)
+    return Copy(ranges, round_, reached, sum(offer.lengths[s] - base for s, base in bases.items()))
 
 
 def _behind_head(state: MirrorState, offer: Offer) -> Offer:

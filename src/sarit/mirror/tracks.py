@@ -76,6 +76,8 @@ class Tracks:
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
         self._tracks: dict[StreamName, Track] = {}
+        self._scopes: dict[str, list[Track]] = {}
+        self.promoted = 0  # of how many the mirror was promoted
         self._queues: dict[tuple[int, str], list[tuple[int, int, Track]]] = {}  # by the class, negated, and the scope
         self._later: list[tuple[float, int, Track]] = []
         self._count = 0
@@ -96,12 +98,13 @@ class Tracks:
 
     def of_scope(self, scope: str) -> list[Track]:
         """Return the tracks of a scope."""
-        return [one for one in self._tracks.values() if one.name.scope == scope]
+        return list(self._scopes.get(scope, ()))
 
     def add(self, name: StreamName, level: int) -> Track:
         """Return the track of a stream, which is ready if it is new."""
         if (found := self._tracks.get(name)) is None:
             found = self._tracks[name] = Track(name, level)
+            self._scopes.setdefault(name.scope, []).append(found)
             self.mark(found, 0)
         return found
 

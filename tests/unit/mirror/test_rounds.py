@@ -145,6 +145,7 @@ def test_a_small_piece_of_one_segment_is_appended_directly() -> None:
     assert isinstance(staged, Copy)
     assert staged.round is not None
     assert [(r.offset, r.length) for r in staged.ranges] == [(6, 4)]
+    assert (staged.length, staged.growth) == (4, 6)
     long = _plan(_offer(lengths={0: 13}))
     assert isinstance(long, Copy)
     assert long.round is not None
@@ -158,7 +159,7 @@ def test_more_is_staged_than_offered() -> None:
 
 def test_bytes_that_are_gone_are_a_gap() -> None:
     """The segment begins behind the mirror's end, or is gone as a whole."""
-    assert _plan(_offer(starts={0: 4})) == Copy(_plan(_offer()).ranges, None, Position(NAME, 0, {0: 10}))  # type: ignore[union-attr]
+    assert _plan(_offer(starts={0: 4})) == Copy(_plan(_offer()).ranges, None, Position(NAME, 0, {0: 10}), 6)  # type: ignore[union-attr]
     assert _plan(_offer(starts={0: 7})) == Gap(3)
     assert _plan(_offer(lengths={})) == Gap(0)
 
