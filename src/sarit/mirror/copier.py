@@ -126,6 +126,10 @@ class Copier:
             if self._broken.done() and not self._broken.cancelled():
                 self._broken.exception()
 
+    async def release(self) -> None:
+        """Have the source keep nothing for this link, which has ended, after `run`.  Raises what the source raises."""
+        await self._housekeeping.release()
+
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Start work beside the rest; its failure ends the copier."""
         task = asyncio.create_task(work)

@@ -58,6 +58,12 @@ class Housekeeping:
             await self._health.repeat(self._send_holds)
             await asyncio.sleep(MIRROR_HOLD_SECONDS)
 
+    async def release(self) -> None:
+        """Have the source keep nothing for this link any more.  Raises what the source raises."""
+        for track in self._world.tracks:
+            track.over = True
+        await self._send_holds()
+
     async def _send_holds(self) -> None:
         by_scope: dict[str, list[tuple[Track, Cut]]] = {}
         for track in self._world.tracks:

@@ -171,6 +171,26 @@ def test_cuts_of_streams_that_have_grown_are_copied_once_a_minute() -> None:
     run(main)
 
 
+@pytest.mark.parametrize("ends", ["deleted", "deleted with its job", "promoted"])
+def test_the_source_keeps_nothing_for_a_link_that_has_ended(ends: str) -> None:
+    async def main(world: World) -> None:
+        scene = Scene(world)
+        assert scene.links.link is not None
+        scene.links.change(settings=replace(scene.links.link.settings, hold_bytes=1 << 20))
+        scene.source.create("scope/one").append(0, b"abc")
+        async with scene.running() as task:
+            await scene.until(lambda: scene.source.held.get(NAME) == {0: 3})
+            scene.fenced = ends == "deleted with its job"
+            if ends.startswith("deleted"):
+                scene.links.link = None
+            else:
+                scene.links.change(state=LinkState.PROMOTED)
+            await scene.until(task.done)
+        assert scene.source.held[NAME] == {}
+
+    run(main)
+
+
 def test_new_settings_count_at_once_and_bytes_are_counted_on() -> None:
     async def main(world: World) -> None:
         scene = Scene(world)

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
-from sarit.core.errors import Conflict, Invalid, SaritError
+from sarit.core.errors import Conflict, Fenced, Invalid, SaritError
 from sarit.core.texts import cut_text
 from sarit.mirror.attached_copy import AttachedToLink
 from sarit.mirror.copier import Copier
@@ -25,7 +25,7 @@ from sarit.mirror.link_table import stream_of
 from sarit.mirror.links import Direction, LinkState, LinkStatus, Role
 from sarit.mirror.remote import RemoteSource, RemoteTarget
 from sarit.mirror.values import LinkIdentity
-from sarit.process.limits import LINK_POLL_SECONDS, LINK_STATUS_SECONDS
+from sarit.process.limits import LINK_POLL_SECONDS, LINK_RELEASE_SECONDS, LINK_STATUS_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -144,19 +144,28 @@ class LinkJobs:
             saved.status.copied_bytes, saved.status.lost_bytes, met,
         )  # fmt: skip
         self.copiers[link.name] = copier
-        task = asyncio.create_task(copier.run())
+        task, ended = asyncio.create_task(copier.run()), False
         try:
             while not task.done():
                 await asyncio.wait([task], timeout=LINK_POLL_SECONDS)
                 await saved.put(copier.status())
-                if not task.done() and _is_changed(link, await site.links.get(link.name)):
+                if not task.done() and _is_changed(link, found := await site.links.get(link.name)):
+                    ended = _has_ended(link, found)
                     return False
             task.result()
+            ended = True
             return True
+        except Fenced:  # another worker has the job, or it was deleted, with the link
+            ended = _has_ended(link, await site.links.get(link.name))
+            raise
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
             self.copiers.pop(link.name, None)
+            with suppress(SaritError, TimeoutError):
+                if ended:
+                    async with asyncio.timeout(LINK_RELEASE_SECONDS):
+                        await copier.release()
             with suppress(SaritError):
                 await sides.close()
 
@@ -165,6 +174,10 @@ class LinkJobs:
         if found is not None and found.link_id == link_id and found.state is not LinkState.PROMOTED:
             with suppress(Conflict):  # the copier of the next turn finds all promoted again
                 await site.links.update(replace(found, state=LinkState.PROMOTED))
+
+
+def _has_ended(link: Link, found: Link | None) -> bool:
+    return found is None or found.link_id != link.link_id or found.state is LinkState.PROMOTED
 
 
 def _is_changed(link: Link, found: Link | None) -> bool:
