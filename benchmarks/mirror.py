@@ -141,7 +141,7 @@ async def relay(target: str) -> None:
     host, _, port = target.rpartition(":")
     passed: dict[int, int] = {}
 
-    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, counted: bool) -> None:
+    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, counted: bool) -> None:
         with suppress(OSError):
             while data := await reader.read(PIPE_BYTES):
                 if counted:
@@ -153,7 +153,7 @@ async def relay(target: str) -> None:
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         other = await asyncio.open_connection(host, int(port))
-        await asyncio.gather(pump(reader, other[1], counted=True), pump(other[0], writer, counted=False))
+        await asyncio.gather(forward(reader, other[1], counted=True), forward(other[0], writer, counted=False))
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     print(json.dumps(server.sockets[0].getsockname()[1]), flush=True)
