@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sarit.core.errors import Invalid, Truncated
@@ -15,6 +16,7 @@ from sarit.core.policies import MAX_SEGMENTS_PER_STREAM
 from sarit.mirror import messages
 from sarit.mirror.compression import Compressor, split, unpack
 from sarit.mirror.limits import (
+    MAX_GROWN_REPLIES,
     MAX_MIRROR_DATA_BYTES,
     MAX_MIRROR_TRANSFERS,
     MAX_MIRROR_WAIT_SECONDS,
@@ -49,6 +51,7 @@ class MirrorCalls:
         self._sides = sides
         self._held = held
         self._compressor = Compressor()
+        self._replies: OrderedDict[tuple[bytes, str], int] = OrderedDict()  # the last about growth, by link and scope
         self._transfers = asyncio.Semaphore(MAX_MIRROR_TRANSFERS)
 
     def __repr__(self) -> str:
@@ -98,12 +101,22 @@ class MirrorCalls:
         seconds = request.waitSeconds
         if not math.isfinite(seconds) or seconds < 0:
             raise Invalid("a link waits for no such time")
-        names = await self._sides.source.grown(
-            messages.link_of(request.link), request.scope, min(seconds, MAX_MIRROR_WAIT_SECONDS)
+        link = messages.link_of(request.link)
+        key = link.link_id, request.scope
+        if (number := self._replies.get(key, 0)) != request.after:  # what the last reply said did not arrive
+            return pb.MirrorGrownResponse(any=True, number=number)
+        names = await self._sides.source.grown(link, request.scope, min(seconds, MAX_MIRROR_WAIT_SECONDS))
+        if names is not None and not names:
+            return pb.MirrorGrownResponse(number=request.after)
+        # An abandoned call may have been answered meanwhile, and then this number is not the one after its request's.
+        number = self._replies.pop(key, 0) + 1
+        self._replies[key] = number
+        if len(self._replies) > MAX_GROWN_REPLIES:
+            self._replies.popitem(last=False)
+        lost = number != request.after + 1
+        return pb.MirrorGrownResponse(
+            streams=[name.stream for name in names or ()], any=names is None or lost, number=number
         )
-        if names is None:
-            return pb.MirrorGrownResponse(any=True)
-        return pb.MirrorGrownResponse(streams=[name.stream for name in names])
 
     async def mirrorHold(self, request: pb.MirrorHoldRequest) -> pb.MirrorDone:
         messages.bounded(request.cuts)

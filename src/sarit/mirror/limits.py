@@ -130,6 +130,9 @@ MAX_MIRROR_LINEAGES: Final = 256
 # Compression that saves less than this share is not used, and not tried again for so many batches.
 MIN_COMPRESSION_SHARE: Final = 0.05
 COMPRESSION_REST_BATCHES: Final = 15
+# Of how many links and scopes a controller knows whether its last reply about growth arrived; of others, all streams
+# may have grown.
+MAX_GROWN_REPLIES: Final = 20_000
 # How long one call between the sides may take, and a wait for growth at most.
 MIRROR_CALL_SECONDS: Final = 60.0
 MAX_MIRROR_WAIT_SECONDS: Final = 30.0

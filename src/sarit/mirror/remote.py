@@ -50,6 +50,7 @@ class RemoteSource:
     def __init__(self, peer: Peer) -> None:
         self._peer = peer
         self.attached = RemoteAttachedSource(peer)
+        self._replies: dict[tuple[bytes, str], int] = {}  # the number of the last one about growth, by link and scope
 
     def __repr__(self) -> str:
         return f"<RemoteSource {self._peer!r}>"
@@ -115,8 +116,12 @@ class RemoteSource:
     async def grown(self, link: LinkIdentity, scope: str, wait_seconds: float) -> list[StreamName] | None:
         """Wait for growth, and return the names of streams."""
         wait = min(wait_seconds, MAX_MIRROR_WAIT_SECONDS)
-        request = pb.MirrorGrownRequest(scope=scope, link=messages.link_message(link), waitSeconds=wait)
+        key = link.link_id, scope
+        request = pb.MirrorGrownRequest(
+            scope=scope, link=messages.link_message(link), waitSeconds=wait, after=self._replies.get(key, 0)
+        )
         reply = await self._peer.call(MIRROR.mirrorGrown, request, wait + MIRROR_CALL_SECONDS)
+        self._replies[key] = reply.number
         return None if reply.any else [messages.stream_of(scope, name) for name in reply.streams]
 
     async def hold(self, link: LinkIdentity, scope: str, cuts: Sequence[tuple[StreamName, Cut]]) -> None:

@@ -241,6 +241,40 @@ def test_link_says_whether_to_discard_what_is_divergent(discard):
     over_the_wire(main)
 
 
+def test_growth_of_which_the_reply_was_lost_is_said_again():
+    async def main(source, target, sides):
+        stream = sides.source.create("app/s")
+        assert await source.grown(LINK, "app", 0.0) is None
+        assert await source.grown(LINK, "app", 0.0) == [stream.name]
+        stream.append(0, b"a")
+        number = dict(source._replies)
+        assert await source.grown(LINK, "app", 0.0) == [stream.name]
+        source._replies = number  # as if that reply had not arrived
+        assert await source.grown(LINK, "app", 0.0) is None
+        assert await source.grown(LINK, "app", 0.0) == []
+
+        # A call that its client has given up still waits, and takes what comes.
+        stream.append(0, b"b")
+        abandoned = RemoteSource(source._peer)
+        abandoned._replies = dict(source._replies)
+        grown, arrived, now = asyncio.Event(), [], sides.source.grown
+
+        async def late(*asked):
+            arrived.append(asked)
+            await grown.wait()
+            return await now(*asked)
+
+        sides.source.grown = late
+        both = [asyncio.create_task(each.grown(LINK, "app", 0.0)) for each in (abandoned, source)]
+        while len(arrived) < 2:
+            await asyncio.sleep(0)
+        grown.set()
+        assert (await both[0], await both[1]) == ([stream.name], [])
+        assert await source.grown(LINK, "app", 0.0) is None
+
+    over_the_wire(main)
+
+
 def test_errors_keep_their_kinds():
     async def main(source, target, sides):
         stream = sides.source.create("app/s")

@@ -295,22 +295,26 @@ class MirrorReadResponse(_message.Message):
     def __init__(self, data: _Optional[_Union[MirrorBytes, _Mapping]] = ..., lengths: _Optional[_Iterable[int]] = ..., truncated: _Optional[bool] = ..., startOffset: _Optional[int] = ...) -> None: ...
 
 class MirrorGrownRequest(_message.Message):
-    __slots__ = ("scope", "link", "waitSeconds")
+    __slots__ = ("scope", "link", "waitSeconds", "after")
     SCOPE_FIELD_NUMBER: _ClassVar[int]
     LINK_FIELD_NUMBER: _ClassVar[int]
     WAITSECONDS_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
     scope: str
     link: MirrorLink
     waitSeconds: float
-    def __init__(self, scope: _Optional[str] = ..., link: _Optional[_Union[MirrorLink, _Mapping]] = ..., waitSeconds: _Optional[float] = ...) -> None: ...
+    after: int
+    def __init__(self, scope: _Optional[str] = ..., link: _Optional[_Union[MirrorLink, _Mapping]] = ..., waitSeconds: _Optional[float] = ..., after: _Optional[int] = ...) -> None: ...
 
 class MirrorGrownResponse(_message.Message):
-    __slots__ = ("streams", "any")
+    __slots__ = ("streams", "any", "number")
     STREAMS_FIELD_NUMBER: _ClassVar[int]
     ANY_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
     streams: _containers.RepeatedScalarFieldContainer[str]
     any: bool
-    def __init__(self, streams: _Optional[_Iterable[str]] = ..., any: _Optional[bool] = ...) -> None: ...
+    number: int
+    def __init__(self, streams: _Optional[_Iterable[str]] = ..., any: _Optional[bool] = ..., number: _Optional[int] = ...) -> None: ...
 
 class MirrorHeld(_message.Message):
     __slots__ = ("stream", "cut")
