@@ -181,7 +181,10 @@ class AppendHandler:
     async def _set_up_at_container(self, session: WriterSession, segment: str) -> Container:
         container = self._store.container(segment)
         try:
-            require_writable(await container.metadata.require(segment))
+            # Look in memory first, without a call, since nearly every set-up finds its segment there.
+            found = container.state.names.get(segment)
+            if found is None or found.mirror:
+                require_writable(await container.metadata.require(segment))
             await container.set_up_writer(segment, session)
         except SaritError:
             await container.confirm()
