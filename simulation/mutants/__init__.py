@@ -20,6 +20,7 @@ from simulation.mutants import (
     ledger_ends,
     ledgers,
     logs,
+    mirror_segments,
     ownership,
     quotas,
     schemas,
@@ -34,6 +35,6 @@ MUTANTS: Final[dict[str, Mutant]] = registered()
 
 __all__ = [
     "MUTANTS", "Mutant", "appends", "backups", "clients", "committers", "controllers", "coordination", "damage",
-    "groups", "jobs", "ledger_ends", "ledgers", "logs", "ownership", "quotas", "schemas", "segments", "sessions",
-    "stores", "tiering",
+    "groups", "jobs", "ledger_ends", "ledgers", "logs", "mirror_segments", "ownership", "quotas", "schemas", "segments",
+    "sessions", "stores", "tiering",
 ]  # fmt: skip

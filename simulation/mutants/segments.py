@@ -37,7 +37,8 @@ def append_after_seal() -> Iterator[None]:
 
 
 @contextmanager
-def _recorded(field: str, value: Any) -> Iterator[None]:
+def recorded(field: str, value: Any) -> Iterator[None]:
+    """Records of segments have this value in a field."""
     right = Segment.record
 
     def wrong(self: Any) -> bytes:
@@ -56,7 +57,7 @@ def _recorded(field: str, value: Any) -> Iterator[None]:
 @contextmanager
 def seal_not_saved() -> Iterator[None]:
     """A checkpoint does not save that a segment is sealed."""
-    with _recorded("sealed", False):
+    with recorded("sealed", False):
         yield
 
 
@@ -64,7 +65,7 @@ def seal_not_saved() -> Iterator[None]:
 @contextmanager
 def truncation_not_saved() -> Iterator[None]:
     """A checkpoint does not save the start of a segment."""
-    with _recorded("start", 0):
+    with recorded("start", 0):
         yield
 
 

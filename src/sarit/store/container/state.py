@@ -269,7 +269,7 @@ class ContainerState:
         if target.is_table or source.is_table:
             raise Invalid("table segments cannot be merged")
         if offset is not None:
-            _require_end(target, offset)
+            require_end(target, offset)
         assert source.extents is not None or not source.flushed, source
         assert not source.compacting, source
         length = source.assigned_length
@@ -532,7 +532,7 @@ def append_at(
         raise Invalid(f"segment {segment.name} is a table segment")
     if segment.assigned_sealed:
         raise Sealed(f"segment {segment.name} is sealed")
-    _require_end(segment, offset)
+    require_end(segment, offset)
     segment.assigned_length = offset + len(data)
     segment.assigned_events += begins_event
     state.dirty.add_block(len(data))
@@ -548,7 +548,8 @@ def set_mirror(segment: Segment, mirror: bool) -> SetMirror:
     return SetMirror(segment.id, mirror)
 
 
-def _require_end(segment: Segment, offset: int) -> None:
+def require_end(segment: Segment, offset: int) -> None:
+    """Check that a segment ends at an offset.  Raises Conflict, with the actual end."""
     if segment.assigned_length != offset:
         actual = segment.assigned_length
         raise Conflict(f"segment {segment.name} ends at {actual}", expected=offset, actual=actual)
