@@ -5,10 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from sarit.core.errors import Conflict, Unavailable
+from sarit.core.errors import Conflict, Moved, Unavailable
 from sarit.core.limits import NULL_ATTRIBUTE_VALUE
 from sarit.store.container.operations import FRAME_HEADER
 from sarit.store.hosting.health import HealthState
+from sarit.store.server.batches import append_many, infos, read_many
 from sarit.wire import commands as wire
 from tests.unit.store.harness import SMALL, World, Writer
 from tests.unit.store.placements import RecordedPlacement
@@ -64,6 +65,26 @@ def test_owner_without_a_lease_answers_after_a_proof(command):
             client = await a.client()
             assert (await client.ask(command)).request_id == 5
             assert frames, "a frame proves it"
+
+    run(main())
+
+
+def test_fenced_owner_answers_no_batch():
+    async def main():
+        async with peers(lease_0=RecordedPlacement(), lease_1=RecordedPlacement()) as (a, b):
+            await fenced_owner(a, b)
+            (append,) = await append_many(a.store, [(NAME, 7, b"x")])
+            assert isinstance(append, Unavailable)
+
+        async with peers(lease_0=RecordedPlacement(), lease_1=RecordedPlacement()) as (a, b):
+            await fenced_owner(a, b)
+            (read,) = await read_many(a.store, [(NAME, 0, 5)])
+            assert isinstance(read, Unavailable | Moved)
+
+        async with peers(lease_0=RecordedPlacement(), lease_1=RecordedPlacement()) as (a, b):
+            await fenced_owner(a, b)
+            with pytest.raises((Unavailable, Moved)):
+                await infos(a.store, [NAME])
 
     run(main())
 
