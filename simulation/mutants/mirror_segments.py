@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from sarit.store.container import state
+from sarit.store.container.container import require_writable
 from sarit.store.server import append_handler
 from simulation.mutants.patching import patched
 from simulation.mutants.registry import mutant
@@ -35,7 +36,7 @@ def mirror_open_to_writers() -> Iterator[None]:
     def wrong(segment: Segment) -> None:
         """Refuse nothing."""
 
-    with patched(append_handler, append_handler.require_writable, wrong):
+    with patched(append_handler, require_writable, wrong):
         yield
 
 
