@@ -18,9 +18,9 @@ import asyncio
 import logging
 from collections import OrderedDict
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from sarit.controller import keys
 from sarit.controller.model import codec, streams
@@ -32,7 +32,7 @@ from sarit.core.errors import Corrupt, NotFound
 from sarit.core.names import SegmentId, StreamName
 from sarit.core.repeated_log import RepeatedLog
 from sarit.mirror import offers
-from sarit.mirror.limits import CLEAN_MOMENT_PAUSES_SECONDS, MAX_PARTS_EXAMINED, MAX_STREAMS_BEHIND
+from sarit.mirror.limits import CLEAN_MOMENT_PAUSES_SECONDS, MAX_PARTS_EXAMINED, MAX_STREAMS_KNOWN
 from sarit.mirror.mirror_records import MirrorRecord, read_mirror
 
 if TYPE_CHECKING:
@@ -71,6 +71,13 @@ class SourceStream:
         return self.mirror is not None and self.mirror.decided is not None
 
 
+class _Known(NamedTuple):
+    """A stream as it was decoded last, and what it was decoded from."""
+
+    content: tuple[bytes | None, ...]
+    row: SourceStream
+
+
 class Parts(Enum):
     """How many of a transaction's parts, one in each segment of its epoch, are not merged yet."""
 
@@ -87,8 +94,7 @@ class Moments:
         self._streams = streams
         self._segments = segments
         self._repeated = RepeatedLog(_log, env.clock.monotonic)
-        # For each stream what its facts were read from, and the version of its record then.
-        self._facts: OrderedDict[StreamName, tuple[tuple[bytes | None, ...], int]] = OrderedDict()
+        self._known: OrderedDict[StreamName, _Known] = OrderedDict()
 
     def __repr__(self) -> str:
         return f"<Moments of {self._catalog!r}>"
@@ -246,19 +252,25 @@ class Moments:
     def _row(self, name: StreamName, incarnation: bytes, values: Sequence[TableValue | None]) -> SourceStream | None:
         stream, created, *_ = values
         if stream is None or codec.is_deleting(stream.value):
-            self._facts.pop(name, None)
+            self._known.pop(name, None)
             return None
-        record, version = self._catalog.seen.decode(name, stream)
-        stored = None if created is None else codec.decode_creation(created.value)
+        known = self._known.pop(name, None)
         # Commits write a record again unchanged: the facts keep the version that they had then.
-        content = tuple(None if value is None else value.value for value in values)
-        known, facts_version = self._facts.pop(name, (None, version))
-        self._facts[name] = content, facts_version if known == content else version
-        if len(self._facts) > MAX_STREAMS_BEHIND:
-            self._facts.popitem(last=False)
-        created_as = creation_id(incarnation, name.stream, record.first_number, stored)
-        mirror = read_mirror(name, values[3])
-        return SourceStream(name, record, version, self._facts[name][1], created_as, content[2], mirror)
+        content = (incarnation, *(None if value is None else value.value for value in values))
+        if known is not None and known.content == content:
+            row = known.row
+            if row.version != stream.version:
+                row = replace(row, version=stream.version)
+        else:
+            record, version = self._catalog.seen.decode(name, stream)
+            stored = None if created is None else codec.decode_creation(created.value)
+            created_as = creation_id(incarnation, name.stream, record.first_number, stored)
+            mirror = read_mirror(name, values[3])
+            row = SourceStream(name, record, version, version, created_as, content[3], mirror)
+        self._known[name] = _Known(content, row)
+        if len(self._known) > MAX_STREAMS_KNOWN:
+            self._known.popitem(last=False)
+        return row
 
 
 def _keys_of(stream: str) -> list[bytes]:

@@ -172,9 +172,9 @@ class LocalSource:
     async def _offer(self, position: Position, moment: Moment, limit: int) -> Offer:
         if moment.epochs[0].number != position.epoch or not offers.is_position(moment, position):
             return offers.nothing(position, moment)
-        # What the mirror does not have of its own epoch lies before the head at which it began.
-        alive = moment.alive - (moment.epochs[0].ids - position.lengths.keys())
-        moment = replace(moment, alive=alive)
+        if len(position.lengths) < len(moment.epochs[0].segments):
+            # What the mirror does not have of its own epoch lies before the head at which it began.
+            moment = replace(moment, alive=moment.alive - (moment.epochs[0].ids - position.lengths.keys()))
         behind = offers.missing(position, moment)
         oldest_ms = await self._lags.oldest_ms(position, moment, behind.keys())
         end = offers.bound(position, moment, limit)
