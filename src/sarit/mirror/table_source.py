@@ -47,7 +47,12 @@ class TableSource:
         """Return a page of tables.  See `sides.AttachedSource.tables`."""
         if scope == SYSTEM_SCOPE:
             return await self._registry() if after < REGISTRY.stream else []
-        start = keys.table_key(after) if after else b""
+        try:
+            return await self._page(scope, keys.table_key(after) if after else b"")
+        except NotFound:  # the scope
+            return []
+
+    async def _page(self, scope: str, start: bytes) -> list[TableFacts]:
         while rows := await self._catalog.scan_once(scope, keys.TABLES, start, MIRROR_TABLES_PER_PAGE):
             start = rows[-1][0]
             found = [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -67,6 +69,26 @@ class Installation:
         await self.store.stop()
 
 
+class Interleaved:
+    """The tables of a store, whose calls take some turns of the event loop, so that concurrent callers interleave."""
+
+    def __init__(self, tables: InProcessTables, seed: int) -> None:
+        self._tables = tables
+        self._chance = random.Random(seed)
+
+    def __getattr__(self, name: str) -> Any:
+        call = getattr(self._tables, name)
+
+        async def slow(*arguments: Any, **named: Any) -> Any:
+            for _ in range(self._chance.choice((0, 0, 1, 2, 30))):
+                await asyncio.sleep(0)
+            result = await call(*arguments, **named)
+            await asyncio.sleep(0)
+            return result
+
+        return slow
+
+
 @dataclass
 class Side:
     """A side of a link, of which only what goes with streams is asked."""
@@ -79,7 +101,8 @@ async def installation(name: str, seed: int = 1) -> Installation:
     store = await World().start()
     nothing: Any = None
     env = Env(ManualClock(), SeededRandom(seed), nothing, nothing, nothing)
-    tables, segments = InProcessTables(store), InProcessSegments(store, lambda: ("127.0.0.1", 1))
+    tables: Any = Interleaved(InProcessTables(store), seed)
+    segments = InProcessSegments(store, lambda: ("127.0.0.1", 1))
     controller = Controller(tables, segments, env, ("127.0.0.1", 2))
     await controller.catalog.start()
     with suppress(Exists):
