@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from sarit.client import aio
+from sarit.client.core.login import Tls, UserPassword
 from sarit.core.errors import SaritError
 from sarit.env.real import real_env
 from sarit.mirror.links import Direction, LinkSettings
-from sarit.mirror.peer import Peer
+from sarit.mirror.peer import Peer, read_password
 from sarit.mirror.remote import RemoteSource
 from sarit.mirror.values import FROM_HEAD, Position, Range
 from sarit.rpc.generated import sarit_pb2
@@ -187,18 +188,35 @@ async def whole(source: MirrorSource, name: StreamName) -> Whole | None:
     return Whole(facts.creation_id, tuple(epochs), segments, facts.sealed)
 
 
-class Installation:
-    """A running node, its client, and its streams as a link sees them."""
+@dataclass(frozen=True)
+class Login:
+    """A user at a node with TLS; `password`: its place, as of a link."""
 
-    def __init__(self, node: RunningNode) -> None:
+    user: str
+    password: str
+    ca: str
+
+
+class Installation:
+    """A running node, its client, and its streams as a link sees them.  `login`: who tests are there."""
+
+    def __init__(self, node: RunningNode, login: Login | None = None) -> None:
         self.node = node
+        self.login = login
         self.client: aio.Client
         self._peer: Peer
 
     async def open(self) -> None:
         """Connect to the node."""
-        self.client = await aio.connect(self.node.controller)
-        self._peer = Peer(LinkSettings(Direction.PULL, self.node.controller), real_env(), "test")
+        address, login = self.node.controller, self.login
+        if login is None:
+            self.client = await aio.connect(address)
+            settings = LinkSettings(Direction.PULL, address)
+        else:
+            credentials = UserPassword(login.user, read_password(login.password))
+            self.client = await aio.connect(address, credentials=credentials, tls=Tls(login.ca))
+            settings = LinkSettings(Direction.PULL, f"tls://{address}", login.user, login.password, login.ca)
+        self._peer = Peer(settings, real_env(), "test")
 
     async def close(self) -> None:
         """End the connections."""
@@ -248,10 +266,12 @@ async def until_equal(source: Installation, mirror: Installation, names: Sequenc
 
 
 @asynccontextmanager
-async def two_nodes(path: Path, *options: str) -> AsyncIterator[tuple[Installation, Installation, LinkProxy]]:
+async def two_nodes(
+    path: Path, *, core_options: Sequence[str] = (), core_login: Login | None = None
+) -> AsyncIterator[tuple[Installation, Installation, LinkProxy]]:
     """Return an edge, a core, and the proxy before the core (set `target` to be before the edge)."""
-    nodes = [_node(path / name, *options) for name in ("edge", "core")]
-    made = [Installation(node) for node in nodes]
+    nodes = [_node(path / "edge"), _node(path / "core", *core_options)]
+    made = [Installation(nodes[0]), Installation(nodes[1], core_login)]
     proxy = LinkProxy("")
     try:
         for one in made:

@@ -7,11 +7,15 @@ import os
 
 import pytest
 
-from sarit.core.errors import Invalid
+from sarit.client.core.rules import change_rules
+from sarit.core.errors import Invalid, Unauthenticated
 from sarit.core.names import StreamName
 from sarit.mirror.links import Direction
+from sarit.security.permissions import Rule
+from sarit.security.users import User, format_users, hash_password
+from tests import secured
 from tests.limits import HANG_SECONDS
-from tests.mirror.nodes import SCOPE, two_nodes, until, until_equal
+from tests.mirror.nodes import SCOPE, Login, two_nodes, until, until_equal
 
 EVENTS = 400
 
@@ -73,6 +77,53 @@ def test_mirror_is_equal_after_cuts_and_kills(tmp_path, direction):
 
             info = await until(shown)
             assert (info.status.failing, info.status.lost_bytes) == (0, 0)
+
+    asyncio.run(asyncio.wait_for(main(), HANG_SECONDS))
+
+
+def _login(path, user):
+    file = path / f"{user}.password"
+    file.write_text(f"the password of {user}\n")
+    return Login(user, f"file:{file}", secured.files()["ca"])
+
+
+def test_link_logs_in_by_tls_and_may_do_what_its_user_may(tmp_path):
+    admin, link = _login(tmp_path, "admin"), _login(tmp_path, "link")
+    users, files = tmp_path / "users", secured.files()
+    found = [("admin", frozenset({"admin"})), ("link", frozenset())]
+    users.write_text(format_users([User(name, hash_password(f"the password of {name}"), to) for name, to in found]))
+    options = [
+        "--tls-cert", files["server"], "--tls-key", files["server key"], "--users", str(users), "--token-keys",
+        files["token keys"], "--advertise", "localhost",
+    ]  # fmt: skip
+
+    async def main():
+        async with two_nodes(tmp_path, core_options=options, core_login=admin) as (edge, core, proxy):
+            await edge.client.create_scope(SCOPE)
+            name = StreamName(SCOPE, "sensors")
+            await edge.client.create_stream(str(name))
+            await write(edge.client, str(name), 0, EVENTS)
+            peer = f"tls://localhost:{proxy.port}"
+            with pytest.raises(Unauthenticated):
+                wrong = f"file:{tmp_path}/admin.password"
+                await edge.link("south", Direction.PUSH, peer, user="link", password=wrong, ca=link.ca)
+            chosen = {"user": "link", "password": link.password, "ca": link.ca, "registry": False}
+            await edge.link("north", Direction.PUSH, peer, **chosen)
+            # The user of the link has the right to write into the scope, but none for links.
+            scope = [Rule.parse("user:link", f"prn::/scope:{SCOPE}*", "READ_UPDATE")]
+            await change_rules(core.client.session.controller, scope)
+
+            async def refused():
+                status = (await edge.status("north")).status
+                return [text for text in (status.note, *(one.text for one in status.problems)) if "mirror" in text]
+
+            needed = f"prn::/mirror:{SCOPE}"
+            assert f"`sarit acl grant user:link {needed} READ_UPDATE`" in (await until(refused))[0]
+            assert await core.whole(name) is None
+            await change_rules(core.client.session.controller, [Rule.parse("user:link", needed, "READ_UPDATE")])
+            await until_equal(edge, core, [name])
+            shown = repr(await edge.status("north")) + edge.node.log() + core.node.log()
+            assert "the password of link" not in shown
 
     asyncio.run(asyncio.wait_for(main(), HANG_SECONDS))
 
