@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
+from sarit.core.keyspace import KeyRange
 from sarit.core.names import SegmentId
-from sarit.mirror import rounds
-from sarit.mirror.values import FROM_HEAD, FROM_TAIL, MirrorState, MirrorStatus, Write
+from sarit.mirror import offers, rounds
+from sarit.mirror.values import FROM_HEAD, FROM_TAIL, MirrorState, MirrorStatus, Position, Write
 from tests.unit.controller.world import STREAM, config, halves, run
 from tests.unit.mirror.test_full_circle import UP, Side, side
+
+if TYPE_CHECKING:
+    from sarit.controller.model.epochs import Epoch
 
 LIMIT = 1 << 20
 
@@ -44,7 +50,7 @@ async def copied(edge: Side, core: Side, start_ms: int) -> MirrorState:
     (facts,) = await edge.source.facts("s", [STREAM], start_ms)
     assert facts is not None
     (state,) = await core.target.begin(UP, "s", [facts])
-    for _ in range(10):
+    for _ in range(20):
         assert state.status is MirrorStatus.READY, state.reason
         assert state.position is not None
         (offer,) = await edge.source.offers("s", [state.position], LIMIT)
@@ -62,6 +68,39 @@ async def copied(edge: Side, core: Side, start_ms: int) -> MirrorState:
         assert state.status is MirrorStatus.READY, state.reason
         assert state.position == plan.reached
     raise AssertionError("there is always more to copy")
+
+
+def test_a_long_history_is_offered_in_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offers, "MAX_OFFER_SEGMENTS", 4)
+
+    async def main() -> None:
+        edge, core = await side("edge", 1), await side("core", 2)
+        for one in (edge, core):
+            await one.controller.scopes.create("s")
+        await edge.controller.streams.create(STREAM, config(2))
+        for number in range(12):
+            active = await edge.current()
+            await edge.append(active[number % len(active)], b"x" * (number + 1))
+            # The lower half of the key space is split and merged in turn.
+            apart, together = halves(0.0, 0.5), [KeyRange(0.0, 0.5)]
+            if len(active) == 2:
+                await edge.controller.streams.scale(STREAM, active[:1], apart)
+            else:
+                await edge.controller.streams.scale(STREAM, active[:2], together)
+        (offer,) = await edge.source.offers("s", [Position(STREAM, 0, {sid(0): 0, sid(1): 0})], LIMIT)
+        assert offer is not None
+        assert offer.more
+        assert len(offer.epochs) == 1
+        await copied(edge, core, FROM_HEAD)
+        assert await edge.data() == await core.data()
+        assert await epochs(edge) == await epochs(core)
+        core.world.check()
+
+    run(main())
+
+
+async def epochs(one: Side) -> tuple[Epoch, ...]:
+    return (await one.controller.catalog.require(STREAM)).record.epochs
 
 
 @pytest.mark.parametrize("start", ["head", "truncated", "time", "end"])
