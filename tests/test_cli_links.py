@@ -2,8 +2,81 @@
 
 from __future__ import annotations
 
+import json
+import time
+
+import sarit as library
 from tests.nodes import RunningNode
 from tests.test_cli import sarit
+
+PUSH = ("--include", "plant/*")
+WAIT_SECONDS = 90
+
+
+def until(what, seconds=WAIT_SECONDS):
+    """Return the first true result of a call."""
+    end = time.monotonic() + seconds
+    while not (found := what()):
+        assert time.monotonic() < end, "it never came"
+        time.sleep(0.1)
+    return found
+
+
+def shown(node, name="core"):
+    return json.loads(sarit(node, "link", "show", name, "--format", "json")[0])
+
+
+def events(node, stream="plant/temperatures"):
+    """Return the events of a stream as a reader gets them, with their number."""
+    with library.connect(node.controller) as client:
+        return list(client.reader(stream, end="tail"))
+
+
+def write(node, numbers, stream="plant/temperatures"):
+    with library.connect(node.controller) as client, client.writer(stream) as writer:
+        for number in numbers:
+            writer.write(f"{number}", key="k")
+
+
+def test_a_link_copies_and_is_promoted_unplanned(tmp_path):
+    with RunningNode(tmp_path / "edge") as edge, RunningNode(tmp_path / "core") as core:
+        sarit(edge, "stream", "create", "plant/temperatures", "--create-scope")
+        write(edge, range(100))
+        made = sarit(edge, "link", "create", "core", "--push", core.controller, *PUSH)[0]
+        assert made == "link core is active\n"
+        assert "give another name" in sarit(edge, "link", "create", "core", "--push", core.controller, code=1)[1]
+        until(lambda: shown(edge)["status"]["copied_bytes"])
+        until(lambda: shown(edge)["status"]["lag_bytes"] == 0 and shown(edge)["status"]["streams"])
+        assert [int(event) for event in events(core)] == list(range(100))
+        rows = sarit(edge, "link", "list")[0].splitlines()
+        assert rows[0].split()[:4] == ["NAME", "DIRECTION", "PEER", "STATE"]
+        assert rows[1].split()[:5] == ["core", "push", core.controller, "active", "yes"]
+        assert sarit(core, "link", "list")[0].splitlines()[1].split()[:2] == ["core", "from"]
+        assert "mirror of another" in sarit(core, "write", "plant/temperatures", stdin="x\n", code=1)[1]
+        wrong = sarit(core, "link", "promote", "core", "--planned", code=1)[1]
+        assert "promote unplanned here" in wrong
+        assert "give --planned" in sarit(core, "link", "promote", "core", code=2)[1]
+        assert "promoted" in sarit(core, "link", "promote", "core", "--unplanned", "--yes")[0]
+        write(core, range(100, 110))
+        assert [int(event) for event in events(core)] == list(range(110))
+        until(lambda: shown(edge)["state"] == "promoted")  # the edge hears of it, and is read-only
+        assert "link core is deleted" in sarit(edge, "link", "delete", "core")[0]
+        assert "there is no link core" in sarit(edge, "link", "show", "core", code=1)[1]
+
+
+def test_a_planned_promotion_loses_nothing(tmp_path):
+    with RunningNode(tmp_path / "edge") as edge, RunningNode(tmp_path / "core") as core:
+        sarit(edge, "stream", "create", "plant/temperatures", "--create-scope")
+        write(edge, range(50))
+        sarit(edge, "link", "create", "core", "--push", core.controller, *PUSH, "--paused")
+        assert sarit(edge, "link", "resume", "core")[0] == "link core is active\n"
+        until(lambda: shown(edge)["status"]["copied_bytes"])
+        write(edge, range(50, 100))
+        done = sarit(edge, "link", "promote", "core", "--planned", "--wait", str(WAIT_SECONDS))[0]
+        assert done == "the mirrors of link core are promoted, and its source is read-only\n"
+        assert [int(event) for event in events(core)] == list(range(100))
+        write(core, range(100, 110))
+        assert "is sealed" in sarit(edge, "write", "plant/temperatures", stdin="x\n", code=1)[1]
 
 
 def test_bad_links_are_refused_by_name(tmp_path):

@@ -10,6 +10,7 @@ from sarit.client.blocking.loop_thread import LoopThread
 from sarit.controller.times import Times, WatermarkTimes
 from sarit.core.metering import ScalingTimes
 from sarit.env.real import real_env
+from sarit.process.ownership.claims import claim_directory
 from sarit.process.settings import NodeConfig
 from sarit.process.standalone import open_node
 from tests.limits import HANG_SECONDS
@@ -30,8 +31,10 @@ def fast_node(directory: Path, times_faster: float, catalogs: Path | None = None
     ).validated()  # fmt: skip
 
     async def start():
-        node = await open_node(config, real_env())
-        await node.start()
+        env = real_env()
+        claim = claim_directory(config, env)  # for links, the node has an id
+        node = await open_node(config, env, claim)
+        await node.start(claim)
         return node
 
     node = thread.run(start())

@@ -91,6 +91,10 @@ MAX_EQUAL_TABLES: Final = 100_000
 # -- links
 # How many links one installation may have, those that end in it included.
 MAX_LINKS: Final = 256
+# How many of them may be those of other installations, which no administrator of this one has created ...
+MAX_PASSIVE_LINKS: Final = 128
+# ... and how many of these may write into one scope: whoever may write one scope cannot use up those of others.
+MAX_PASSIVE_LINKS_OF_SCOPE: Final = 16
 # The name of a link, so that it fits with a suffix into the names of its stream and of its job.
 MAX_LINK_NAME_CHARACTERS: Final = 48
 # An address, a path, a reference to a password.

@@ -23,7 +23,13 @@ from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Unavailable
 from sarit.core.limits import NOT_EXISTS
 from sarit.core.links import Link, LinkDirection, LinkRole, LinkSettings, LinkState
 from sarit.core.names import SYSTEM_SCOPE, StreamName
-from sarit.mirror.limits import LINK_ID_BYTES, MAX_LINK_NAME_CHARACTERS, MAX_LINKS
+from sarit.mirror.limits import (
+    LINK_ID_BYTES,
+    MAX_LINK_NAME_CHARACTERS,
+    MAX_LINKS,
+    MAX_PASSIVE_LINKS,
+    MAX_PASSIVE_LINKS_OF_SCOPE,
+)
 from sarit.mirror.link_checks import check_beside, check_change, check_name, check_settings
 from sarit.mirror.link_codec import decode_link, encode_link
 from sarit.wire.limits import NO_VERSION
@@ -138,8 +144,12 @@ class LinkTable:
         (known,) = await self._tables.get(LINKS_TABLE, [row])
         if known is not None:
             return
-        if identity.installation != self._installation:
-            await self._add_passive(identity)
+        links = await self.list()
+        ours = identity.installation == self._installation
+        if not any(link.link_id == identity.link_id and (link.role is LinkRole.ACTIVE) is ours for link in links):
+            if ours:
+                raise Invalid(f"no link {identity.name} of this installation has that id")
+            await self._add_passive(identity, scope, links)
         await self._tables.update(LINKS_TABLE, [TableUpdate(row, b"", NO_VERSION)])
 
     async def scopes(self, link_id: bytes) -> Sequence[str]:
@@ -150,12 +160,17 @@ class LinkTable:
             return [key[len(start) :].decode() for key, _ in rows]
         return []
 
-    async def _add_passive(self, identity: LinkIdentity) -> None:
-        links = await self.list()
-        if any(link.link_id == identity.link_id for link in links):
-            return
-        if len(links) >= MAX_LINKS:
-            raise _too_many()
+    async def _add_passive(self, identity: LinkIdentity, scope: str, links: Sequence[Link]) -> None:
+        passive = {link.link_id.hex() for link in links if link.role is LinkRole.PASSIVE}
+        if len(passive) >= MAX_PASSIVE_LINKS or len(links) >= MAX_LINKS:
+            raise Invalid(f"{len(links)} links end here, which is the limit: an administrator here can delete some")
+        rows = await scan_whole(self._tables, LINKS_TABLE, _SCOPE, after_prefix(_SCOPE))
+        found = [key[len(_SCOPE) :].decode().split("/") for key, _ in rows]
+        if sum(name == scope and link_id in passive for link_id, name in found) >= MAX_PASSIVE_LINKS_OF_SCOPE:
+            raise Invalid(
+                f"{MAX_PASSIVE_LINKS_OF_SCOPE} links of others write into scope {scope}, which is the limit: an "
+                "administrator here can delete some"
+            )
         name = identity.name
         if any(link.name == name for link in links):
             suffix = f"-{identity.link_id.hex()[:_PASSIVE_DIGITS]}"

@@ -9,7 +9,14 @@ import pytest
 
 from sarit.core.errors import Conflict, Corrupt, Exists, Invalid, NotFound
 from sarit.core.policies import RetentionPolicy, RetentionType
-from sarit.mirror.limits import MAX_LINK_GLOBS, MAX_LINK_NOTE_CHARACTERS, MAX_LINK_PROBLEMS, MAX_LINKS
+from sarit.mirror.limits import (
+    MAX_LINK_GLOBS,
+    MAX_LINK_NOTE_CHARACTERS,
+    MAX_LINK_PROBLEMS,
+    MAX_LINKS,
+    MAX_PASSIVE_LINKS,
+    MAX_PASSIVE_LINKS_OF_SCOPE,
+)
 from sarit.mirror.link_checks import check_name, check_settings, minutes_of
 from sarit.mirror.link_codec import decode_link, decode_status, encode_link, encode_status
 from sarit.mirror.link_table import LinkTable, job_of
@@ -241,13 +248,31 @@ def test_two_creations_at_once_do_not_both_pass_the_check() -> None:
 def test_the_number_of_links_is_bounded() -> None:
     async def work() -> None:
         table = LinkTable(FakeTables(), "here")
-        for at in range(MAX_LINKS):
-            await table.passive(LinkIdentity(at.to_bytes(16, "big"), f"l{at}", "there"), "a")
+        for at in range(MAX_PASSIVE_LINKS):
+            scope = f"s{at // MAX_PASSIVE_LINKS_OF_SCOPE}"
+            await table.passive(LinkIdentity(at.to_bytes(16, "big"), f"l{at}", "there"), scope)
+        with pytest.raises(Invalid, match="which is the limit"):
+            await table.passive(LinkIdentity(ID, "one-more", "there"), "free")
+        await table.passive(LinkIdentity(bytes(16), "l0", "there"), "b")  # a known one
+        for at in range(MAX_LINKS - MAX_PASSIVE_LINKS):  # administrators have room for theirs
+            await table.create(link(f"a{at}", 1, include=(f"s{at}/*",)))
         with pytest.raises(Invalid, match="which is the limit"):
             await table.create(LINK)
-        with pytest.raises(Invalid, match="which is the limit"):
+
+    run(work())
+
+
+def test_links_into_one_scope_do_not_use_up_those_of_others() -> None:
+    async def work() -> None:
+        table = LinkTable(FakeTables(), "here")
+        for at in range(MAX_PASSIVE_LINKS_OF_SCOPE):
+            await table.passive(LinkIdentity(at.to_bytes(16, "big"), f"l{at}", "there"), "a")
+        with pytest.raises(Invalid, match="write into scope a, which is the limit"):
             await table.passive(LinkIdentity(ID, "one-more", "there"), "a")
-        await table.passive(LinkIdentity(bytes(16), "l0", "there"), "b")
+        await table.passive(LinkIdentity(ID, "one-more", "there"), "b")
+        with pytest.raises(Invalid, match="no link plant of this installation has that id"):
+            await table.passive(LinkIdentity(b"\xee" * 16, "plant", "here"), "c")
+        assert len(await table.list()) == MAX_PASSIVE_LINKS_OF_SCOPE + 1
 
     run(work())
 
