@@ -53,6 +53,8 @@ def test_a_link_copies_and_is_promoted_unplanned(tmp_path):
         assert rows[1].split()[:5] == ["core", "push", core.controller, "active", "yes"]
         assert sarit(core, "link", "list")[0].splitlines()[1].split()[:2] == ["core", "from"]
         assert "mirror of another" in sarit(core, "write", "plant/temperatures", stdin="x\n", code=1)[1]
+        assert "mirror    of link core, read-only" in sarit(core, "stream", "info", "plant/temperatures")[0]
+        assert json.loads(sarit(edge, "stream", "info", "plant/temperatures", "--format", "json")[0])["mirror"] is None
         wrong = sarit(core, "link", "promote", "core", "--planned", code=1)[1]
         assert "promote unplanned here" in wrong
         assert "give --planned" in sarit(core, "link", "promote", "core", code=2)[1]

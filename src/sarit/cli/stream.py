@@ -350,8 +350,11 @@ def _show_stream(client: Client, name: StreamName, output: str) -> None:
     stored, handle = _stored_bytes(client, found), client.stream(name)
     properties, created, table = handle.properties(), handle.creation_id(), table_of(handle.jobs())
     shown: dict[str, object] = {"properties": properties, "creation_id": None if created is None else created.hex()}
+    shown["mirror"] = link = handle.link() or None
     text = ", ".join(f"{each}={value}" for each, value in properties.items()) or "-"
     lines = [_as_text(found, stored), f"properties {text}"]
+    if link is not None:
+        lines.append(f"mirror    of link {link}, read-only until it is promoted")
     shown["iceberg"] = None
     if table is not None:
         lag = lag_bytes(client, name, table)

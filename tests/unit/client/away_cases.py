@@ -219,7 +219,10 @@ async def byte_reader(world: World, method: str) -> Any:
 
 
 @case(
-    *(f"Stream.{each}" for each in ("segments", "epochs", "batch", "creation_id", "properties", "subscribers", "jobs"))
+    *(
+        f"Stream.{each}"
+        for each in ("segments", "epochs", "batch", "creation_id", "properties", "link", "subscribers", "jobs")
+    )
 )
 async def stream(world: World, method: str) -> Any:
     await world.with_stream()

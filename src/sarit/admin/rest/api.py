@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from sarit.admin.rest.models import ANY_NAME, COMPONENT, FILTER, LIMIT, TAG, TIME_MS, USER_NAME
+from sarit.admin.rest.models import ANY_NAME, COMPONENT, FILTER, LIMIT, LINK_NAME, TAG, TIME_MS, USER_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,7 +44,7 @@ class Operation:
     def path_parameters(self) -> dict[str, Schema]:
         """The names in the path: only scopes and streams may be those of the system, and these are only shown."""
         schema = ANY_NAME if self.method == "GET" else USER_NAME
-        special = {"readerGroupName": USER_NAME, "id": COMPONENT}
+        special = {"readerGroupName": USER_NAME, "id": COMPONENT, "linkName": LINK_NAME}
         return {name: special.get(name, schema) for name in re.findall(r"\{(\w+)\}", self.path)}
 
 
@@ -109,6 +109,34 @@ READER_GROUPS: Final = (
     Operation("DELETE", _GROUP, "deleteReaderGroup", "ReaderGroups", "Delete a reader group",
               {204: ("deleted", None), 404: _NO_GROUP}),
 )  # fmt: skip
+_LINKS: Final = "/v1/links"
+_LINK: Final = f"{_LINKS}/{{linkName}}"
+_NO_LINK: Final = ("there is no such link", "Error")
+
+LINKS: Final = (
+    Operation("GET", _LINKS, "listLinks", "Links", "List the links to and from other installations",
+              {200: ("the links, by name, without the problems of their streams", "LinksList")}),
+    Operation("POST", _LINKS, "createLink", "Links", "Create a link",
+              {201: ("created", "LinkProperty"),
+               409: ("its name is in use, or another link may write the same stream", "Error")},
+              body="CreateLinkRequest"),
+    Operation("GET", _LINK, "getLink", "Links", "Show a link, and how far it is",
+              {200: ("the link", "LinkProperty"), 404: _NO_LINK}),
+    Operation("PUT", _LINK, "updateLink", "Links", "Replace the settings of a link; direction and start stay",
+              {200: ("the link with its new settings", "LinkProperty"), 404: _NO_LINK,
+               409: ("another link may write the same stream", "Error"), 412: ("it was changed meanwhile", "Error")},
+              body="LinkSettings"),
+    Operation("PUT", f"{_LINK}/state", "updateLinkState", "Links", "Pause or resume a link",
+              {200: ("the link", "LinkProperty"), 404: _NO_LINK, 412: ("it was changed meanwhile", "Error")},
+              body="LinkState"),
+    Operation("POST", f"{_LINK}/promotion", "promoteLink", "Links",
+              "Promote the mirrors of a link: planned where it runs, or else some of them where the mirrors are; "
+              "repeat it until none is left",
+              {200: ("how far it is", "LinkPromotion"), 404: _NO_LINK, 412: ("it was changed meanwhile", "Error")},
+              body="PromotionRequest"),
+    Operation("DELETE", _LINK, "deleteLink", "Links", "Delete a link; its mirrors stay",
+              {204: ("deleted", None), 404: _NO_LINK}),
+)  # fmt: skip
 _HEALTH: Final = "/v1/health"
 _NO_PART: Final = {404: ("there is no such part", "Error")}
 
@@ -131,7 +159,7 @@ HEALTH: Final = (
     *_health("Health", "", "HealthResult", "The health"),
 )
 
-OPERATIONS: Final = (*HEALTH, *SCOPES, *STREAMS, *READER_GROUPS)
+OPERATIONS: Final = (*HEALTH, *SCOPES, *STREAMS, *READER_GROUPS, *LINKS)
 
 # What every operation may answer, and what every one with a body may.
 COMMON_ANSWERS: Final = {

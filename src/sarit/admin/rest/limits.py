@@ -18,3 +18,7 @@ MAX_TAG_CHARS: Final = 256
 MAX_RETENTION_VALUE: Final = 100_000_000_000
 # In days, hours and minutes; the sum of the three is below 2^63 ms.
 MAX_RETENTION_PART: Final = 100_000_000
+# Of links: the name, any text in the settings, and globs or priorities in one list.  The controller's are the same.
+MAX_LINK_PATH_CHARS: Final = 48
+MAX_LINK_FIELD_CHARS: Final = 512
+MAX_LINK_LIST: Final = 64

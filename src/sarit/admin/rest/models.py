@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from sarit.admin.rest.limits import (
+    MAX_LINK_FIELD_CHARS,
+    MAX_LINK_LIST,
+    MAX_LINK_PATH_CHARS,
     MAX_LISTED,
     MAX_RETENTION_PART,
     MAX_RETENTION_VALUE,
@@ -61,11 +64,17 @@ ANY_NAME: Final[Schema] = {
 }  # fmt: skip
 COMPONENT: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[A-Za-z0-9._\\-]+$"}
 TAG: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": MAX_TAG_CHARS, "pattern": "^[^\\u0000]+$"}
+LINK_NAME: Final[Schema] = {
+    "type": "string", "minLength": 1, "maxLength": MAX_LINK_PATH_CHARS, "pattern": "^[a-z0-9][a-z0-9\\-]*$",
+}  # fmt: skip
 TIME_MS: Final = _whole(0, _INT64, "ms since 1970")
 LIMIT: Final = _whole(1, MAX_LISTED, "at most so many; continuationToken says where the next ones begin")
 FILTER: Final[Schema] = {"type": "string", "enum": ["showInternalStreams", "tag"]}
 
 _CONTINUATION: Final[Schema] = {**_TEXT, "description": "there may be more: ask again with it; absent at the end"}
+
+_LINK_TEXT: Final[Schema] = {"type": "string", "maxLength": MAX_LINK_FIELD_CHARS}
+_GLOBS: Final[Schema] = {**_list(_LINK_TEXT), "maxItems": MAX_LINK_LIST, "description": "of SCOPE/STREAM, as plant/*"}
 
 _CONFIG: Final[dict[str, Schema]] = {
     "scalingPolicy": _model("ScalingConfig"),
@@ -143,6 +152,91 @@ MODELS: Final[dict[str, Schema]] = {
         readerGroupName=_TEXT,
         streamList=_list(_TEXT),
         onlineReaderIds=_list(_TEXT),
+    ),
+    "LinksList": _object(("links",), links=_list(_model("LinkProperty"))),
+    "CreateLinkRequest": _body(
+        ("linkName", "settings"), linkName=LINK_NAME, settings=_model("LinkSettings"), paused=_BOOLEAN
+    ),
+    "LinkSettings": _body(
+        ("direction", "peer"),
+        direction={"type": "string", "enum": ["push", "pull"]},
+        peer={**_LINK_TEXT, "description": "HOST:PORT of a controller; tls:// before it asks for TLS"},
+        user=_LINK_TEXT,
+        password={**_LINK_TEXT, "description": "where the node finds it: file:PATH or env:NAME; never the password"},
+        ca=_LINK_TEXT,
+        include=_GLOBS,
+        exclude=_GLOBS,
+        priorities={**_list(_model("LinkPriority")), "maxItems": MAX_LINK_LIST},
+        bytesPerSecond=_whole(0, _INT64, "0: as fast as it can"),
+        window={**_LINK_TEXT, "description": "times of the day (UTC), as 22:00-06:00"},
+        startMs=_whole(-1, _INT64, "ms since 1970; 0: all there is; -1: only what comes"),
+        retention=_model("LinkRetention"),
+        followTruncation=_BOOLEAN,
+        holdBytes=_whole(0, _INT64, "what the source keeps for the link; 0: nothing"),
+        overflow={"type": "string", "enum": ["throttle", "drop"]},
+        tables=_BOOLEAN,
+        registry=_BOOLEAN,
+        groups=_BOOLEAN,
+        restart=_BOOLEAN,
+        discardDivergent=_BOOLEAN,
+    ),
+    "LinkPriority": _object(("glob", "level"), glob=_LINK_TEXT, level=_whole(-_INT32, _INT32)),
+    "LinkRetention": _body(
+        ("type", "limit"),
+        type={"type": "string", "enum": ["none", "time", "size"]},
+        limit=_whole(0, _INT64, "ms or bytes"),
+        maximum=_whole(0, _INT64, "ms or bytes"),
+    ),
+    "LinkProperty": _object(
+        ("linkName", "id", "created", "role", "state", "settings", "peerInstallation", "holder", "problem", "status"),
+        linkName=_TEXT,
+        id=_TEXT,
+        created=TIME_MS,
+        role={"type": "string", "enum": ["active", "passive"]},
+        state={"type": "string", "enum": ["active", "paused", "draining", "promoted"]},
+        settings=_model("LinkSettings"),
+        peerInstallation={**_TEXT, "description": "empty before the first contact"},
+        holder={**_TEXT, "description": "the worker that runs it, as HOST:PORT"},
+        problem={**_TEXT, "description": "the error with which its job ended last"},
+        status=_model("LinkStatus"),
+    ),
+    "LinkStatus": _object(
+        (
+            "up",
+            "contact",
+            "streams",
+            "lagBytes",
+            "lagSeconds",
+            "copiedBytes",
+            "lostBytes",
+            "clockSkewMs",
+            "compressed",
+            "failing",
+            "note",
+            "problems",
+        ),
+        up={**_BOOLEAN, "description": "whether the peer answered last"},
+        contact=TIME_MS,
+        streams=_COUNT,
+        lagBytes=_COUNT,
+        lagSeconds=_NUMBER,
+        copiedBytes=_COUNT,
+        lostBytes=_COUNT,
+        clockSkewMs=_whole(-_INT64, _INT64),
+        compressed=_BOOLEAN,
+        failing=_COUNT,
+        note=_TEXT,
+        problems=_list(_model("LinkProblem")),
+    ),
+    "LinkProblem": _object(("stream", "text"), stream=_TEXT, text=_TEXT),
+    "LinkState": _body(("state",), state={"type": "string", "enum": ["active", "paused"]}),
+    "PromotionRequest": _body(("planned",), planned=_BOOLEAN),
+    "LinkPromotion": _object(
+        ("link", "promoted", "left", "problems"),
+        link=_model("LinkProperty"),
+        promoted=_COUNT,
+        left=_COUNT,
+        problems=_list(_model("LinkProblem")),
     ),
     "HealthResult": _object(
         ("name", "status", "readiness", "liveness", "details", "children"),

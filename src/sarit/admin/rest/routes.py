@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from sarit.admin.callers import peer_of
-from sarit.admin.rest.api import HEALTH, OPERATIONS, READER_GROUPS, SCOPES, STREAMS
+from sarit.admin.rest.api import HEALTH, LINKS, OPERATIONS, READER_GROUPS, SCOPES, STREAMS
 from sarit.admin.rest.handlers import HANDLERS, Asked, Raw
 from sarit.admin.rest.health import handlers
 from sarit.admin.rest.limits import MAX_REST_BODY_BYTES, REST_ANSWER_SECONDS
@@ -67,7 +67,7 @@ def routes(callers: Callers) -> list[BaseRoute]:
         return _response(200, Raw(description))
 
     return [
-        *_resources((*SCOPES, *STREAMS, *READER_GROUPS), HANDLERS, callers),
+        *_resources((*SCOPES, *STREAMS, *READER_GROUPS, *LINKS), HANDLERS, callers),
         Route("/openapi.json", show_document, methods=["GET"]),
         Route("/v1/{rest:path}", _NothingHere()),
     ]

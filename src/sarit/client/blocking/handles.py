@@ -144,6 +144,10 @@ class Stream:
         Raises NotFound."""
         return self._run(self._inner.properties())
 
+    def link(self) -> str:
+        """Return the name of the link whose mirror the stream is, empty if it is none.  Raises NotFound."""
+        return self._run(self._inner.link())
+
     def set_properties(self, changes: Mapping[str, str | None]) -> dict[str, str]:
         """Set properties, all or none, remove those that are None, and leave the others; all of them afterwards.
 

@@ -17,15 +17,25 @@ if TYPE_CHECKING:
 
 async def read(session: Session, stream: StreamName) -> dict[str, str]:
     """Return the properties; none from a server that has no such call.  Raises NotFound."""
+    return dict(sorted((await _read(session, stream)).properties.items()))
+
+
+async def link(session: Session, stream: StreamName) -> str:
+    """Return the name of the link whose mirror a stream is; empty: it is no mirror.  Raises NotFound."""
+    found: str = (await _read(session, stream)).link
+    return found
+
+
+async def _read(session: Session, stream: StreamName) -> pb.StreamPropertiesResponse:
     controller = session.controller
     request = pb.StreamPropertiesRequest(scope=stream.scope, stream=stream.stream)
     try:
-        reply = await session.with_retry(
+        reply: pb.StreamPropertiesResponse = await session.with_retry(
             lambda: controller.named(stream, controller.sarit_stub.streamProperties, request)
         )
     except UnknownCall:
-        return {}
-    return dict(sorted(reply.properties.items()))
+        return pb.StreamPropertiesResponse()
+    return reply
 
 
 async def change(session: Session, stream: StreamName, changes: Mapping[str, str | None]) -> dict[str, str]:

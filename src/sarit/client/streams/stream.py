@@ -155,6 +155,10 @@ class Stream:
         Raises NotFound."""
         return await properties.read(self._session, self.name)
 
+    async def link(self) -> str:
+        """Return the name of the link whose mirror the stream is, empty if it is none.  Raises NotFound."""
+        return await properties.link(self._session, self.name)
+
     async def set_properties(self, changes: Mapping[str, str | None]) -> dict[str, str]:
         """Set properties, all or none, remove those that are None, and leave the others; all of them afterwards.
 

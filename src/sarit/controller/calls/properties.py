@@ -29,8 +29,8 @@ class PropertyCalls:
         self._catalog = catalog
 
     async def streamProperties(self, request: pb.StreamPropertiesRequest) -> pb.StreamPropertiesResponse:
-        _, found = await self._read(request.scope, request.stream)
-        return pb.StreamPropertiesResponse(properties=found)
+        stream, found = await self._read(request.scope, request.stream)
+        return pb.StreamPropertiesResponse(properties=found, link=codec.decode_stream(stream.value).link)
 
     async def changeStreamProperties(self, request: pb.ChangeStreamPropertiesRequest) -> pb.StreamPropertiesResponse:
         changes = dict(request.properties)

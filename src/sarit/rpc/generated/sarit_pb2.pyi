@@ -215,7 +215,7 @@ class StreamPropertiesRequest(_message.Message):
     def __init__(self, scope: _Optional[str] = ..., stream: _Optional[str] = ...) -> None: ...
 
 class StreamPropertiesResponse(_message.Message):
-    __slots__ = ("properties",)
+    __slots__ = ("properties", "link")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -224,8 +224,10 @@ class StreamPropertiesResponse(_message.Message):
         value: str
         def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    LINK_FIELD_NUMBER: _ClassVar[int]
     properties: _containers.ScalarMap[str, str]
-    def __init__(self, properties: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    link: str
+    def __init__(self, properties: _Optional[_Mapping[str, str]] = ..., link: _Optional[str] = ...) -> None: ...
 
 class ChangeStreamPropertiesRequest(_message.Message):
     __slots__ = ("scope", "stream", "properties")
