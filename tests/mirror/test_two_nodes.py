@@ -36,10 +36,12 @@ async def events(client, stream):
         return sorted(found)
 
 
-@pytest.mark.parametrize("direction", list(Direction), ids=lambda direction: direction.value)
-def test_mirror_is_equal_after_cuts_and_kills(tmp_path, direction):
+@pytest.mark.parametrize(
+    ("direction", "core_options"), [(Direction.PUSH, ()), (Direction.PULL, ("--processes", "2"))], ids=["push", "pull"]
+)
+def test_mirror_is_equal_after_cuts_and_kills(tmp_path, direction, core_options):
     async def main():
-        async with two_nodes(tmp_path) as (edge, core, proxy):
+        async with two_nodes(tmp_path, core_options=core_options) as (edge, core, proxy):
             await edge.client.create_scope(SCOPE)
             names = [StreamName(SCOPE, "sensors"), StreamName(SCOPE, "alarms")]
             await edge.client.create_stream(str(names[0]), segments=2)
