@@ -38,13 +38,12 @@ class MirrorSite:
         self.source = cast("MirrorSource", source)
         # Removes what streams of this installation keep for a link.
         self.drop_holds = source.drop_holds
+        attached = LocalAttachedTarget(
+            catalog, controller.scopes, controller.tables, controller.groups, segments, installation, self.links.passive
+        )
         target = LocalTarget(
-            catalog, controller.streams, controller.scopes, segments, env, installation,
-            LocalAttachedTarget(
-                catalog, controller.scopes, controller.tables, controller.groups, segments, installation
-            ),
-            links=self.links,
-        )  # fmt: skip
+            catalog, controller.streams, controller.scopes, segments, env, installation, attached, self.links
+        )
         self.target = cast("MirrorTarget", target)
         self._env = env
 
