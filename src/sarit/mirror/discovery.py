@@ -104,6 +104,7 @@ class Discovery:
     async def _follow(self, scope: str) -> None:
         """Mark the streams of a scope that have grown, until the scope is gone."""
         listed = None
+        unsure = False  # whether an answer may have been lost that named streams
         while True:
             await self._health.pause()
             try:
@@ -124,7 +125,10 @@ class Discovery:
                 continue
             except SaritError as error:
                 self._health.failed(error)
+                unsure = True
                 continue
+            if unsure:
+                grown, unsure = None, False
             if grown is None:
                 listed = None
             marked = self._mark_grown(scope, grown)

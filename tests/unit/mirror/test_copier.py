@@ -212,6 +212,30 @@ def test_a_link_is_as_fast_as_it_may_be_and_never_faster(segments: int, seconds:
     run(main)
 
 
+def test_growth_is_found_though_the_answer_was_lost() -> None:
+    async def main(world: World) -> None:
+        scene = Scene(world)
+        stream = scene.source.create("scope/one")
+        lost = False
+
+        def fate(name: str) -> str:
+            nonlocal lost
+            found = "unanswered" if lost and name == "grown" else "ok"
+            lost = lost and name != "grown"
+            return found
+
+        scene.calls = LossyCalls(scene.source, fate), scene.target
+        async with scene.copying():
+            await asyncio.sleep(50)
+            lost = True
+            await asyncio.sleep(25)  # the next call takes what has grown since, and its answer is lost
+            stream.append(0, b"abc")
+            await scene.until(scene.is_copied, 60)
+            assert not lost
+
+    run(main)
+
+
 def test_higher_classes_are_copied_first() -> None:
     async def main(world: World) -> None:
         scene = Scene(world, link(bytes_per_second=100_000, priorities=(("scope/urgent*", 5),)))
