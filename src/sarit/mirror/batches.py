@@ -105,7 +105,7 @@ class Batch:
     def _done(self, item: _Item, state: MirrorState) -> None:
         """Record that a round is complete."""
         track, offer, copy = item.track, item.offer, item.copy
-        track.state = state
+        track.state, track.position = state, state.position
         track.behind = max(0, offer.behind - copy.growth)
         track.oldest_ms = offer.oldest_ms if track.behind else 0
         track.fresh = True
@@ -118,7 +118,7 @@ class Batch:
         """Take over the state of a mirror.  Returns whether the stream can be copied; otherwise it is put back."""
         track.refused = state.status is MirrorStatus.REFUSED
         if state.status is MirrorStatus.READY and state.position is not None:
-            track.state, track.begun = state, True
+            track.state, track.begun, track.position = state, True, state.position
             return True
         if state.status is MirrorStatus.BUSY:
             self._world.tracks.after(track, MIRROR_BUSY_SECONDS)

@@ -147,6 +147,8 @@ class Copier:
         await self._health.repeat(self._greet)
         self._spawn(self._discovery.run())
         self._spawn(self._schedule())
+        if self._link.settings.direction is Direction.PUSH:
+            self._spawn(self._housekeeping.measure_lag())
         if self._link.settings.hold_bytes:
             self._spawn(self._housekeeping.hold())
         if self._attached is not None:

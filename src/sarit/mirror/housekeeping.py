@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from sarit.core.errors import Forbidden, Invalid, NotFound, SaritError, Unavailable
@@ -115,6 +116,23 @@ class Housekeeping:
     def attached_scopes(self) -> list[str]:
         """Return the scopes with something to copy beside their streams."""
         return [*sorted(self._discovery.scopes), *([SYSTEM_SCOPE] if self._world.link.settings.registry else [])]
+
+    async def measure_lag(self) -> None:
+        """Ask the source, which is this installation, how far behind mirrors are while their target is away."""
+        while True:
+            await asyncio.sleep(MIRROR_STATES_SECONDS)
+            for scope in () if self._health.up else list(self._discovery.scopes):
+                known = [one for one in self._world.tracks.of_scope(scope) if one.position and not one.over]
+                for at in range(0, len(known), MAX_MIRROR_STREAMS_PER_CALL):
+                    with suppress(SaritError):  # the figures stay as they were
+                        await self._measure(scope, known[at : at + MAX_MIRROR_STREAMS_PER_CALL])
+
+    async def _measure(self, scope: str, tracks: Sequence[Track]) -> None:
+        positions = [one.position for one in tracks if one.position is not None]
+        offers = await self._world.source.offers(scope, positions, self._world.gate.rate.round_bytes)
+        for track, offer in zip(tracks, offers, strict=True):
+            if offer is not None and offer.lengths and not track.taken:
+                track.behind, track.oldest_ms = offer.behind, offer.oldest_ms or track.oldest_ms
 
     async def ask_states(self) -> None:
         """Find out that mirrors were promoted though their sources do not grow: by one of each scope, in turn."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from sarit.controller.model.cuts import Cut
     from sarit.core.names import StreamName
-    from sarit.mirror.values import MirrorState, StreamFacts
+    from sarit.mirror.values import MirrorState, Position, StreamFacts
 
 
 @dataclass(slots=True, eq=False)
@@ -34,7 +34,8 @@ class Track:
     """One stream.
 
     `facts`: as the source sent them at `asked`; None, or `stale`: ask it.  `state`: of the mirror; None: begin (again).
-    `behind`, `oldest_ms`: what the mirror has not, and since when.  `held`: the cut that the source keeps for it.
+    `behind`, `oldest_ms`: what the mirror has not at `position`, its last known one, and since when.  `held`: the cut
+    that the source keeps for it.
     `problem`: why it is not copied, and `tries` how often in a row.  `over`: it is promoted, or deleted at the source,
     with `note` saying which.  `ended`: the mirror is sealed as its source is.  `drained`: it has all of a source that
     is read-only.  `refused`: the target does not take it.  `begun`: there is a mirror.  `due`: the end of its pause.
@@ -45,6 +46,7 @@ class Track:
     facts: StreamFacts | None = None
     asked: float = 0.0
     state: MirrorState | None = None
+    position: Position | None = None
     behind: int = 0
     oldest_ms: int = 0
     held: Cut | None = None

@@ -165,6 +165,29 @@ def test_status_says_what_is_not_copied() -> None:
     run(main)
 
 
+def test_lag_grows_while_the_target_is_away() -> None:
+    async def main(world: World) -> None:
+        scene = Scene(world)
+        stream = scene.source.create("scope/one")
+        away = False
+        scene.calls = scene.source, LossyCalls(scene.target, lambda _: "lost" if away else "ok")
+        async with scene.copying():
+            await scene.until(scene.is_copied)
+            away = True
+            for _ in range(60):
+                stream.append(0, bytes(1000))
+                await asyncio.sleep(5)
+            status = scene.copier.status()
+            assert (status.up, status.note) == (False, "the call was lost")
+            assert status.lag_bytes > 50_000
+            away = False
+            await scene.until(scene.is_copied)
+            await scene.until(lambda: scene.copier.status().lag_bytes == 0)
+            assert scene.copier.status().up
+
+    run(main)
+
+
 class Meter:
     """A target that notes when how many bytes were written to it."""
 
