@@ -165,6 +165,7 @@ class Batch:
             self._world.identity, self._scope, [starts[one.name] for one in tracks],
             discard_divergent=self._world.link.settings.discard_divergent,
         )  # fmt: skip
+        self._world.answers += 1
         pairs = list(zip(tracks, states, strict=True))
         for one, state in pairs:
             self._accept(one, state)
@@ -327,6 +328,7 @@ class Batch:
                     Write(r.name, r.segment, r.offset, b, staged[r.name]) for r, b in zip(ranges, data, strict=True)
                 ]
                 written = await world.target.write(world.identity, self._scope, writes)
+            world.answers += 1
             if len(written) != len(writes):
                 raise Unavailable(f"the target answered {len(written)} of {len(writes)} writes")
             refused = {one.name for one, answer in zip(writes, written, strict=True) if answer.refused or answer.reason}
@@ -355,6 +357,7 @@ class Batch:
         if not rounds:
             return
         states = await world.target.finish(world.identity, self._scope, rounds)
+        world.answers += 1
         promoted = []
         for item, state in zip(items, states, strict=True):
             if state.status is MirrorStatus.PROMOTED:

@@ -73,7 +73,7 @@ class Copier:
             link, LinkIdentity(link.link_id, link.name, installation), source, target, Tracks(clock.monotonic), gate,
             clock, copied_bytes=copied_bytes, lost_bytes=lost_bytes,
         )  # fmt: skip
-        self._health = LinkHealth(clock, link.name)
+        self._health = LinkHealth(clock, link.name, pulls=link.settings.direction is Direction.PULL)
         self._running: dict[int, int] = {}  # batches, by class
         self._discovery = Discovery(self._world, self._health, self._spawn)
         self._housekeeping = Housekeeping(self._world, self._health, self._discovery)
@@ -225,8 +225,11 @@ class Copier:
 
     async def _carry_out(self, tracks: list[Track]) -> None:
         try:
+            answers = self._world.answers
             await Batch(self._world, tracks).carry_out()
-            self._health.works()
+            self._health.answered(source=True)
+            if self._world.answers != answers:
+                self._health.answered(source=False)
         except SaritError as error:
             self._health.failed(error)
         finally:

@@ -34,7 +34,9 @@ OF_A_STREAM = (Conflict, NotFound, Truncated, Invalid, Corrupt)
 class LinkHealth:
     """Whether the link works, and until when nothing is tried."""
 
-    def __init__(self, clock: Clock, name: str) -> None:
+    def __init__(self, clock: Clock, name: str, *, pulls: bool) -> None:
+        """`pulls`: the source is at the peer, and otherwise the target."""
+        self._pulls = pulls
         self._clock = clock
         self._repeated = RepeatedLog(_log, clock.monotonic, counted=False)
         self._name = name
@@ -51,6 +53,11 @@ class LinkHealth:
         """Record that the peer has answered."""
         self.up, self.contact_ms, self.note, self._tries = True, self._clock.wall_ms(), "", 0
         self._repeated.ended(self._name)
+
+    def answered(self, *, source: bool) -> None:
+        """Record that one side has answered, which may be the peer."""
+        if source == self._pulls:
+            self.works()
 
     def failed(self, error: SaritError) -> None:
         """Record an error of the link: nothing is tried for a while, and longer each time."""
@@ -69,8 +76,8 @@ class LinkHealth:
                 return
             await asyncio.sleep(wait)
 
-    async def repeat(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Do work of the link until it succeeds."""
+    async def repeat(self, work: Callable[[], Awaitable[None]], *, source: bool | None = None) -> None:
+        """Do work of the link until it succeeds.  `source`: only that side is asked, or only the target; None: both."""
         while True:
             await self.pause()
             try:
@@ -78,7 +85,10 @@ class LinkHealth:
             except SaritError as error:
                 self.failed(error)
             else:
-                self.works()
+                if source is None:
+                    self.works()
+                else:
+                    self.answered(source=source)
                 return
 
 
@@ -96,6 +106,7 @@ class CopierWorld:
     skew_ms: int = 0
     copied_bytes: int = 0
     lost_bytes: int = 0
+    answers: int = 0  # of the target
 
     @property
     def source_ms(self) -> int:

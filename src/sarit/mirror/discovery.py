@@ -52,7 +52,7 @@ class Discovery:
     async def run(self) -> None:
         """List the scopes again and again, and follow each that the link can copy."""
         while True:
-            await self._health.repeat(self._list_scopes)
+            await self._health.repeat(self._list_scopes, source=True)
             if self._unlisted is None:
                 self._unlisted = set(self.scopes)
             self._note_listed("")
@@ -119,7 +119,7 @@ class Discovery:
                 async with self._grown_calls:
                     wait = MIRROR_GROWN_SECONDS if len(self.scopes) <= MIRROR_GROWN_CALLS else MIRROR_RETRY_SECONDS
                     grown = await self._world.source.grown(self._world.identity, scope, wait)
-                self._health.works()
+                self._health.answered(source=True)
             except (Forbidden, NotFound, Invalid) as error:
                 self.problems[scope] = cut_text(str(error), MAX_LINK_NOTE_CHARACTERS)
                 continue

@@ -38,14 +38,14 @@ class Drain:
         """Make the streams read-only, copy the rest, and promote their mirrors."""
         world = self._world
         for page in self._pages():
-            await self._health.repeat(lambda page=page: self._fence(page))  # type: ignore[misc]
+            await self._health.repeat(lambda page=page: self._fence(page), source=True)  # type: ignore[misc]
         await until(lambda: all(one.over or one.refused or one.drained for one in world.tracks))
         if self._attached is not None:
             for scope in self._housekeeping.attached_scopes():
                 names = [one.name for one in world.tracks.of_scope(scope) if one.drained]
                 await self._health.repeat(lambda scope=scope, names=names: self._copy_last(scope, names))  # type: ignore[misc]
         for page in self._pages():
-            await self._health.repeat(lambda page=page: self._promote(page))  # type: ignore[misc]
+            await self._health.repeat(lambda page=page: self._promote(page), source=False)  # type: ignore[misc]
         if self._attached is not None:
             for scope in self._housekeeping.attached_scopes():
                 await self._health.repeat(lambda scope=scope: self._promote_attached(scope))  # type: ignore[misc]

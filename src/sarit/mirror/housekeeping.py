@@ -56,7 +56,7 @@ class Housekeeping:
     async def hold(self) -> None:
         """Tell the source again and again what it need not hold any more."""
         while True:
-            await self._health.repeat(self._send_holds)
+            await self._health.repeat(self._send_holds, source=True)
             await asyncio.sleep(MIRROR_HOLD_SECONDS)
 
     async def release(self) -> None:
@@ -147,7 +147,10 @@ class Housekeeping:
                     names = [tracks[turn % len(tracks)].name]
                     try:
                         states = await world.target.states(world.identity, scope, names)
-                    except SaritError:  # who copies finds out what is wrong
+                        self._health.answered(source=False)
+                    except SaritError as error:  # who copies finds out what else is wrong
+                        if isinstance(error, Unavailable):
+                            self._health.failed(error)
                         continue
                     if any(state.status is MirrorStatus.PROMOTED for state in states):
                         self._begin_again(tracks)

@@ -170,14 +170,19 @@ def test_lag_grows_while_the_target_is_away() -> None:
         scene = Scene(world)
         stream = scene.source.create("scope/one")
         away = False
-        scene.calls = scene.source, LossyCalls(scene.target, lambda _: "lost" if away else "ok")
+        calls = LossyCalls(scene.target, lambda _: "lost" if away else "ok")
+        scene.calls = scene.source, calls
         async with scene.copying():
             await scene.until(scene.is_copied)
             away = True
+            contact_ms = scene.copier.status().contact_ms
             for _ in range(60):
                 stream.append(0, bytes(1000))
                 await asyncio.sleep(5)
-            status = scene.copier.status()
+                status = scene.copier.status()
+                assert not status.up or status.lag_bytes <= 2000
+                assert status.contact_ms <= contact_ms + 20_000
+            assert calls.calls["begin"] < 30  # the pauses grow
             assert (status.up, status.note) == (False, "the call was lost")
             assert status.lag_bytes > 50_000
             away = False
