@@ -219,6 +219,8 @@ def test_a_promoted_link_is_done(planned: bool) -> None:
         stream.append(0, b"abc")
         async with scene.running() as task:
             await scene.until(lambda: scene.copied() == b"abc")
+            stream.append(0, b"def")
+            await scene.until(lambda: scene.copied() == b"abcdef")
             if planned:
                 scene.links.change(state=LinkState.DRAINING)
             else:
@@ -227,7 +229,7 @@ def test_a_promoted_link_is_done(planned: bool) -> None:
             task.result()
         assert scene.links.link is not None
         assert scene.links.link.state is LinkState.PROMOTED
-        assert scene.status.note == "it is promoted"
+        assert (scene.status.note, scene.status.copied_bytes) == ("it is promoted", 6)
         assert stream.is_fenced == planned
 
     run(main)

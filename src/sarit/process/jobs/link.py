@@ -194,12 +194,13 @@ class _Saved:
         self._save = save
         self._clock = env.clock
         self._at: float | None = None
-        self.status = status
+        self._stored = status
+        self.status = status  # as it was given last
 
     async def put(self, status: LinkStatus) -> None:
         """Save a status, unless one was saved just before, or it is the same.  Raises Fenced, Unavailable."""
-        now = self._clock.monotonic()
-        urgent = (status.up, status.failing, status.note) != (self.status.up, self.status.failing, self.status.note)
-        if self._at is None or urgent or (now - self._at >= LINK_STATUS_SECONDS and status != self.status):
+        self.status, now, last = status, self._clock.monotonic(), self._stored
+        urgent = (status.up, status.failing, status.note) != (last.up, last.failing, last.note)
+        if self._at is None or urgent or (now - self._at >= LINK_STATUS_SECONDS and status != last):
             await self._save(encode_status(status))
-            self._at, self.status = now, status
+            self._at, self._stored = now, status
