@@ -583,23 +583,3 @@ def test_a_busy_mirror_is_asked_again() -> None:
             await scene.until(scene.is_copied)
 
     run(main)
-
-
-def test_ten_thousand_small_streams_share_calls() -> None:
-    async def main(world: World) -> None:
-        scene = Scene(world)
-        calls = LossyCalls(scene.source), LossyCalls(scene.target)
-        scene.calls = calls
-        streams = [scene.source.create(f"scope/s{n:04}") for n in range(1000)]
-        async with scene.copying():
-            await scene.until(scene.is_copied)
-            for side in calls:
-                side.calls.clear()
-            for stream in streams:
-                stream.append(0, b"abc")
-            await scene.until(scene.is_copied)
-        assert calls[1].calls["write"] <= 4
-        assert calls[0].calls["offers"] <= 4
-        assert "finish" not in calls[1].calls
-
-    run(main)
