@@ -204,7 +204,7 @@ class Cluster:
         # Without quotas there is one request less in two seconds.
         node = Node(
             self.config(), process.env, StoreParts(logs, self.indexes, storage), secret=SECRET, quotas=options.quotas,
-            jobs=self.job_runners(process),
+            jobs=self.job_runners(process), installation=f"installation-{self.host}",
         )  # fmt: skip
         await node.start(claim)
         if options.backups:

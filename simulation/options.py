@@ -31,6 +31,7 @@ _LOG_ALONE: Final = 0.8
 _BACKED_UP: Final = 0.3
 _TABLED: Final = 0.25
 _RECREATED: Final = 0.3
+_MIRRORED: Final = 0.3
 _MIXED_VERSIONS: Final = 0.3
 
 
@@ -132,6 +133,8 @@ class Options:
     table_jobs: bool = False
     # Users of background jobs, which controllers run then.
     job_users: int = 0
+    # A second installation has a mirror of a stream.
+    mirrored: bool = False
     earlier_versions: bool = False
     # Of several stores, their log on so many bookies, and coordination by ZooKeeper; 0: both are shared parts.
     bookies: int = 0
@@ -280,6 +283,7 @@ def _beside(seed: int) -> dict[str, Any]:
         "schema_users": random.Random(f"{seed}/schemas").choice((0, 0, 0, 1, 3)),
         "table_jobs": random.Random(f"{seed}/tables").random() < _TABLED,
         "job_users": random.Random(f"{seed}/jobs").choice((0, 0, 0, 1, 3)),
+        "mirrored": random.Random(f"{seed}/mirrors").random() < _MIRRORED,
     }
 
 

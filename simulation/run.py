@@ -33,6 +33,7 @@ from simulation.actors.jobs import JobUsers, shorter_job_pauses
 from simulation.actors.lake import TableJobs
 from simulation.actors.links import Link
 from simulation.actors.locators import Locators
+from simulation.actors.mirrors import Mirrors
 from simulation.actors.reader_groups import ReaderGroupActors
 from simulation.actors.readers import TailReader, Truncator, scan
 from simulation.actors.recreations import Recreations
@@ -136,6 +137,7 @@ class Run:
         self.schema_users = SchemaUsers(self.cluster)
         self.table_jobs = TableJobs(self.cluster)
         self.job_users = JobUsers(self.cluster)
+        self.mirrors = Mirrors(self.cluster, self.streams)
         self.nemesis = Nemesis(self.cluster)
         self.writers: list[WireWriter] = []
         self._context = contextvars.copy_context()
@@ -221,7 +223,7 @@ class Run:
         work += self.recreations.start() + self.schema_users.start() + self.job_users.start()
         for part in (
             self.locators, self.streams, self.retention, self.event_time, self.byte_users, self.reader_group,
-            self.table_jobs,
+            self.table_jobs, self.mirrors,
         ):  # fmt: skip
             more_work, more_watch = part.start()
             work += more_work
@@ -263,6 +265,7 @@ class Run:
             await self.event_time.converge()
             await self.reader_group.converge()
             await self.table_jobs.converge()
+            await self.mirrors.converge()
 
     async def _read_again(self, name: str) -> None:
         self.cluster.trace.note("phase", name)
@@ -318,16 +321,22 @@ class Run:
             cluster.trace.probe("crash_point")
             cluster.trace.note("fault", f"crash at {name}")
             power, host = self.options.power_cuts and self._crashes.random() < 0.5, current_host.get() or ""
-            asyncio.get_running_loop().call_soon(lambda: cluster.crash(host, power=power), context=self._context)
+            asyncio.get_running_loop().call_soon(lambda: self._crash(host, power=power), context=self._context)
+
+    def _crash(self, host: str, *, power: bool) -> None:
+        if not self.mirrors.crash(host, power=power):
+            self.cluster.crash(host, power=power)
 
     def violations(self) -> Iterator[Violation | str]:
         """All violations, the most specific first."""
         yield from self.cluster.failures
+        yield from self.mirrors.failures
         yield from log_checker.check(self.history.log)
         yield from table_checker.check(self.history.table)
         yield from self.registers.check()
         yield from self.transactions.check()
         yield from self.locators.check()
+        yield from self.mirrors.check()
         for violation in self.streams.check():
             yield f"stream: {violation}"
         for violation in self.byte_users.check():

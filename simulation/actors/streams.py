@@ -165,7 +165,8 @@ class Streams:
         """All segments from the head on."""
         controller = client.session.controller
         current = await client.session.with_retry(lambda: controller.current_segments(STREAM))
-        self.stream.active([(found.low, found.high) for found in current])
+        if current:  # else the stream is sealed, since its mirror was promoted
+            self.stream.active([(found.low, found.high) for found in current])
         waiting = list(await client.session.with_retry(lambda: controller.head_segments(STREAM)))
         seen = set(waiting)
         while waiting:

@@ -21,6 +21,7 @@ from simulation.mutants import (
     ledgers,
     logs,
     mirror_segments,
+    mirrors,
     ownership,
     quotas,
     schemas,
@@ -35,6 +36,6 @@ MUTANTS: Final[dict[str, Mutant]] = registered()
 
 __all__ = [
     "MUTANTS", "Mutant", "appends", "backups", "clients", "committers", "controllers", "coordination", "damage",
-    "groups", "jobs", "ledger_ends", "ledgers", "logs", "mirror_segments", "ownership", "quotas", "schemas", "segments",
-    "sessions", "stores", "tiering",
+    "groups", "jobs", "ledger_ends", "ledgers", "logs", "mirror_segments", "mirrors", "ownership", "quotas", "schemas",
+    "segments", "sessions", "stores", "tiering",
 ]  # fmt: skip

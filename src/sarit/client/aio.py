@@ -56,7 +56,6 @@ from sarit.core.errors import Invalid, SaritError
 from sarit.core.names import SegmentId, StreamName, is_user_name
 from sarit.core.policies import RetentionPolicy, ScalingPolicy, StreamConfig
 from sarit.sql.limits import QUERY_MEMORY_BYTES, UNCONFIRMED_QUERY_BYTES
-from sarit.sql.sandbox import EngineSettings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Generator, Iterable, Mapping, Sequence
@@ -515,6 +514,7 @@ class Client:
         Raises Invalid (wrong SQL, with its place; memory), NotFound, Forbidden, TooMuch, TimedOut, MissingExtra."""
         from sarit.client.queries.query import QueryOptions, table_of
         from sarit.client.queries.values import ValueOptions, http_schemas
+        from sarit.sql.sandbox import EngineSettings
 
         settings = EngineSettings(memory_bytes, None, spill_directory, limit_bytes=limit_bytes)
         how = ValueOptions(values, None if registry is None else http_schemas(registry))

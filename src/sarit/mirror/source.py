@@ -19,6 +19,7 @@ from sarit.controller.runner import for_each_bounded, gather_all
 from sarit.core.errors import Invalid, NotFound, SaritError
 from sarit.core.names import MARK_PREFIX, SegmentId, StreamName, is_user_name
 from sarit.mirror import offers
+from sarit.mirror.compression import compresses
 from sarit.mirror.fences import fence_stream
 from sarit.mirror.growth import LinkGrowth
 from sarit.mirror.lags import Lags
@@ -88,7 +89,7 @@ class LocalSource:
 
     async def site(self) -> Site:
         """Return which installation this is."""
-        return Site(self._installation, MIRROR_PROTOCOL, self._env.clock.wall_ms())
+        return Site(self._installation, MIRROR_PROTOCOL, self._env.clock.wall_ms(), compresses())
 
     async def scopes(self, after: str) -> list[str]:
         """Return a page of the names of users' scopes behind `after`; none only at the end."""

@@ -21,6 +21,7 @@ from sarit.controller.runner import gather_all
 from sarit.core.errors import Conflict, Invalid, NotFound, SaritError, Sealed
 from sarit.core.names import SegmentId
 from sarit.mirror.beginnings import Beginnings, refusal, refused
+from sarit.mirror.compression import compresses
 from sarit.mirror.divergence import Divergence
 from sarit.mirror.kept_copies import KeptCopies
 from sarit.mirror.limits import (
@@ -93,7 +94,7 @@ class LocalTarget:
 
     async def site(self) -> Site:
         """Return which installation this is."""
-        return Site(self._installation, MIRROR_PROTOCOL, self._env.clock.wall_ms())
+        return Site(self._installation, MIRROR_PROTOCOL, self._env.clock.wall_ms(), compresses())
 
     # -- begin ------------------------------------------------------------------------------------
 

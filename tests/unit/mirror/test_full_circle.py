@@ -241,3 +241,12 @@ def test_a_mirror_begins_again_behind_what_its_source_dropped() -> None:
         assert await core.data(kept) == {"0.#epoch.0": b" and then"}
 
     run(main())
+
+
+def test_both_sides_say_that_they_compress() -> None:
+    async def check() -> None:
+        one = await side("edge", 1)
+        assert (await one.source.site()).compresses
+        assert (await one.target.site()).compresses
+
+    run(check())
