@@ -18,7 +18,7 @@ MUST_REACH: Final = {
     "auto_scaled", "stream_transaction_committed", "retention_truncated", "watermark", "state_compacted",
     "table_user_conflict", "group_checkpoint", "group_reader_crashed", "backup_restored", "deletion_held_for_a_backup",
     "schema_deleted", "schema_call_uncertain", "table_dead_letters", "table_compacted", "table_commit_late",
-    "job_counted", "job_deleted",
+    "job_counted", "job_deleted", "mirror_seen", "mirror_promoted", "peer_died",
 }  # fmt: skip
 # With several stores on one set of logs.
 MUST_REACH_WITH_STORES: Final = {

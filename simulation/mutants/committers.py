@@ -114,7 +114,7 @@ def dead_letters_committed_twice() -> Iterator[None]:
     from sarit.lake import dead_letters
 
     with (
-        patched(DeadLetters, DeadLetters.committed, lambda self, commit: None),
+        patched(DeadLetters, DeadLetters.committed, lambda self, commit, ingested_ms: None),
         patched(dead_letters, dead_letters._count, lambda view, commit: None),
     ):
         yield

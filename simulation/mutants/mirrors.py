@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _PREFIX: Final = "a mirror is a prefix of its source"
 _MOMENT: Final = "a mirror is a moment of its source"
 _CRASHES: Final = "tests/unit/mirror/test_target_crashes.py::test_"
+_CIRCLE: Final = "tests/unit/mirror/test_full_circle.py::test_a_"
 
 
 @mutant(_PREFIX, found_by=f"{_CRASHES}late_copier_does_no_harm_at_any_call_of_a_round")
@@ -43,7 +44,7 @@ def mirror_appended_at_its_end() -> Iterator[None]:
         yield
 
 
-@mutant(_PREFIX)
+@mutant(_PREFIX, found_by=f"{_CRASHES}late_copier_does_no_harm_at_any_call_of_a_round")
 @contextmanager
 def staged_bytes_merged_at_the_end() -> Iterator[None]:
     """What was staged is merged wherever the segment ends, and from where it was staged."""
@@ -59,7 +60,7 @@ def staged_bytes_merged_at_the_end() -> Iterator[None]:
         yield
 
 
-@mutant(_MOMENT)
+@mutant(_MOMENT, found_by="tests/unit/mirror/test_source.py::test_no_offer_has_part_of_a_transaction")
 @contextmanager
 def half_a_commit_offered() -> Iterator[None]:
     """A source offers whatever its segments have, while a transaction is merged into one after the other."""
@@ -71,7 +72,7 @@ def half_a_commit_offered() -> Iterator[None]:
         yield
 
 
-@mutant(_MOMENT, found_by="tests/unit/mirror/test_promotion.py::test_a_promoted_mirror_goes_on_in_a_far_epoch")
+@mutant(_MOMENT, found_by=f"{_CIRCLE}promotion_finishes_a_round_that_was_decided")
 @contextmanager
 def decided_round_dropped_by_a_promotion() -> Iterator[None]:
     """A promotion drops a round that was decided, and of which some segments may have their part already."""

@@ -121,12 +121,12 @@ def merge_drops_last_block() -> Iterator[None]:
     """A commit of a transaction merges all but its last block."""
     right = ContainerState.merge
 
-    def wrong(self: Any, target: Any, source: Any, attributes: Any) -> Merge:
+    def wrong(self: Any, target: Any, source: Any, attributes: Any, offset: Any = None) -> Merge:
         if len(source.tail) > 1 and source.assigned_length == source.length:
             last = source.tail.pop()
             self.dirty.remove_blocks(1, last.length)
             source.assigned_length = source.length = last.offset
-        return right(self, target, source, attributes)
+        return right(self, target, source, attributes, offset)
 
     with patched(ContainerState, ContainerState.merge, wrong):
         yield

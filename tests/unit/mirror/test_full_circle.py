@@ -9,9 +9,10 @@ import pytest
 
 from sarit.controller.limits import PROMOTED_EPOCHS
 from sarit.controller.model.records import State
-from sarit.core.errors import Invalid
+from sarit.core.errors import Invalid, Unavailable
 from sarit.core.names import SegmentId, StreamName, staging_segment
 from sarit.mirror.mirror_rows import find_known
+from sarit.mirror.round_steps import RoundSteps
 from sarit.mirror.source import LocalSource
 from sarit.mirror.target import LocalTarget
 from sarit.mirror.values import FROM_HEAD, LinkIdentity, MirrorState, MirrorStatus, Position, Range, Round, Write
@@ -248,5 +249,31 @@ def test_both_sides_say_that_they_compress() -> None:
         one = await side("edge", 1)
         assert (await one.source.site()).compresses
         assert (await one.target.site()).compresses
+
+    run(check())
+
+
+def test_a_promotion_finishes_a_round_that_was_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def check() -> None:
+        edge, core = await side("edge", 1), await side("core", 2)
+        await edge.controller.scopes.create("s")
+        await edge.controller.streams.create(STREAM, config(2))
+        for at, data in ((0, b"one"), (1, b"two")):
+            await edge.append(at, data)
+        one = await stage(edge, core, UP, await begun(edge, core, UP))
+        assert one is not None
+        with monkeypatch.context() as patch:
+
+            async def dies(*_: object) -> None:
+                raise Unavailable("the controller died when the round was decided")
+
+            patch.setattr(RoundSteps, "_finish_epoch", dies)
+            with pytest.raises(Unavailable, match="died"):
+                await core.target.finish(UP, "s", [one])
+        copied = [segment(0).rpartition("/")[2], segment(1).rpartition("/")[2]]
+        assert [(await core.data())[name] for name in copied] == [b"", b""]
+        (state,) = await core.target.promote(UP, "s", [STREAM])
+        assert state.status is MirrorStatus.PROMOTED
+        assert [(await core.data())[name] for name in copied] == [b"one", b"two"]
 
     run(check())
