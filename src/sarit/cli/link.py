@@ -144,7 +144,7 @@ def resume(name: str, controller: str, output: str) -> None:
 @controller_option
 @format_option
 def delete(name: str, yes: bool, controller: str, output: str) -> None:
-    """Delete the link NAME, and what this installation holds for it.  Its mirrors stay read-only: promote them before."""
+    """Delete the link NAME, and what is held for it here.  Its mirrors stay read-only: promote them before."""
     with sarit.connect(controller) as client:
         found = client.links.get(name)
         if found.state is not LinkState.PROMOTED:
