@@ -18,7 +18,7 @@ from sarit.mirror.attachments import (
     TableState,
 )
 from sarit.mirror.limits import MAX_MIRROR_PATH, MIRROR_ID_BYTES
-from sarit.mirror.messages import bounded, stream_of
+from sarit.mirror.messages import bounded, shown, stream_of
 from sarit.mirror.values import MirrorStatus
 from sarit.rpc.generated import mirror_pb2 as pb
 
@@ -94,7 +94,7 @@ def table_state_of(message: pb.MirrorTableState, scope: str) -> TableState:
         raise Invalid(f"a table has the unknown status {message.status}: the peer is of another version") from None
     bounded(message.partitions, MAX_SEGMENTS_PER_STREAM)
     partitions = tuple(map(partition_of, message.partitions))
-    return TableState(stream_of(scope, message.table), status, partitions, message.reason)
+    return TableState(stream_of(scope, message.table), status, partitions, shown(message.reason))
 
 
 def changes_message(changes: TableChanges) -> pb.MirrorTableChanges:

@@ -20,6 +20,7 @@ from sarit.mirror.limits import (
     MAX_MIRROR_DATA_BYTES,
     MAX_MIRROR_TRANSFERS,
     MAX_MIRROR_WAIT_SECONDS,
+    MAX_MIRROR_WAITS,
     MIRROR_MESSAGE_BYTES,
 )
 from sarit.mirror.values import Write
@@ -52,6 +53,7 @@ class MirrorCalls:
         self._held = held
         self._compressor = Compressor()
         self._replies: OrderedDict[tuple[bytes, str], int] = OrderedDict()  # the last about growth, by link and scope
+        self._waiting = 0  # calls that wait for growth
         self._transfers = asyncio.Semaphore(MAX_MIRROR_TRANSFERS)
 
     def __repr__(self) -> str:
@@ -105,7 +107,13 @@ class MirrorCalls:
         key = link.link_id, request.scope
         if (number := self._replies.get(key, 0)) != request.after:  # what the last reply said did not arrive
             return pb.MirrorGrownResponse(any=True, number=number)
-        names = await self._sides.source.grown(link, request.scope, min(seconds, MAX_MIRROR_WAIT_SECONDS))
+        # A call that waits takes the place of another one in the server: some may, the others ask again.
+        wait = min(seconds, MAX_MIRROR_WAIT_SECONDS) if self._waiting < MAX_MIRROR_WAITS else 0.0
+        self._waiting += 1
+        try:
+            names = await self._sides.source.grown(link, request.scope, wait)
+        finally:
+            self._waiting -= 1
         if names is not None and not names:
             return pb.MirrorGrownResponse(number=request.after)
         # An abandoned call may have been answered meanwhile, and then this number is not the one after its request's.

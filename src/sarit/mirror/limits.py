@@ -134,6 +134,8 @@ MAX_MIRROR_LINEAGES: Final = 256
 # Compression that saves less than this share is not used, and not tried again for so many batches.
 MIN_COMPRESSION_SHARE: Final = 0.05
 COMPRESSION_REST_BATCHES: Final = 15
+# How many calls of peers wait for growth at once; the others are answered without waiting.
+MAX_MIRROR_WAITS: Final = 500
 # Of how many links and scopes a controller knows whether its last reply about growth arrived; of others, all streams
 # may have grown.
 MAX_GROWN_REPLIES: Final = 20_000

@@ -9,11 +9,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from sarit.controller.jobs import printable
 from sarit.controller.model.epochs import Epoch, SegmentRange
 from sarit.core import properties
 from sarit.core.errors import Invalid
 from sarit.core.names import StreamName, is_internal_name
+from sarit.core.texts import cut_text
 from sarit.mirror.limits import (
+    MAX_LINK_NOTE_CHARACTERS,
     MAX_MIRROR_LINEAGES,
     MAX_MIRROR_PATH,
     MAX_MIRROR_STREAMS_PER_CALL,
@@ -33,6 +36,7 @@ from sarit.mirror.values import (
 )
 from sarit.rpc import convert
 from sarit.rpc.generated import mirror_pb2 as pb
+from sarit.rpc.limits import MAX_REQUEST_TEXT_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -53,6 +57,11 @@ def bounded(items: Collection[object], most: int = MAX_MIRROR_STREAMS_PER_CALL) 
     """Check that a list is not too long."""
     if len(items) > most:
         raise Invalid(f"a message between the sides of a link has {len(items)} entries: the most is {most}")
+
+
+def shown(text: str) -> str:
+    """Return a text of the other side, for logs and people: short, and on one line."""
+    return printable(cut_text(text, MAX_LINK_NOTE_CHARACTERS))
 
 
 def _positive(*numbers: int) -> None:
@@ -149,10 +158,12 @@ def facts_of(message: pb.MirrorFacts, scope: str) -> StreamFacts:
     _positive(message.firstNumber, message.createdMs, message.version)
     found = dict(message.properties)
     bounded(found, properties.MAX_PROPERTIES)
-    properties.check_change(found)
+    # Whether a stream may have them is checked by who makes the mirror, for each stream alone.
+    if any(len(text) > MAX_REQUEST_TEXT_BYTES for pair in found.items() for text in pair):
+        raise Invalid(
+            f"a property in a message between the sides of a link has more than {MAX_REQUEST_TEXT_BYTES} bytes"
+        )
     config = convert.stream_config(message.config)
-    config.scaling.check()
-    config.retention.check()
     return StreamFacts(
         stream_of(scope, message.stream), _random_id(message.creationId), message.firstNumber, message.createdMs,
         message.version, config, found, message.sealed, message.fenced, cut_of(message.head), epoch_of(message.first),
@@ -243,7 +254,7 @@ def state_of(message: pb.MirrorState, scope: str) -> MirrorState:
         status,
         position_of(message.position, scope) if message.HasField("position") else None,
         cut_of(message.staged),
-        message.reason,
+        shown(message.reason),
         lineage_of(message.lineage) if message.HasField("lineage") else None,
         message.version,
         cut_of(message.head),

@@ -197,7 +197,7 @@ class RemoteTarget:
         reply = await self._peer.carry(MIRROR.mirrorWrite, request)
         if len(reply.written) != len(part):
             raise Invalid("the peer of the link answers a write with another number of results")
-        return [Written(one.end, one.refused, one.reason) for one in reply.written]
+        return [Written(one.end, one.refused, messages.shown(one.reason)) for one in reply.written]
 
     async def finish(self, link: LinkIdentity, scope: str, rounds: Sequence[Round]) -> list[MirrorState]:
         """Decide rounds, and carry them out."""

@@ -129,7 +129,7 @@ class RemoteAttachedTarget:
             reply = await self._peer.call(MIRROR.mirrorPutGroups, request)
             if len(reply.reasons) != len(made):
                 raise Invalid("the peer of the link answers with another number of reader groups")
-            found += reply.reasons
+            found += map(messages.shown, reply.reasons)
         return found
 
     async def promote_attached(self, link: LinkIdentity, scope: str) -> list[TableState]:

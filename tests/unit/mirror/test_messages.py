@@ -68,7 +68,7 @@ POSITIONS = st.builds(Position, NAMES, SMALL, CUTS)
 OFFERS = st.builds(Offer, NAMES, CUTS, SEGMENTS, CUTS, EPOCH_LISTS, st.booleans(), SMALL, SMALL, SMALL)
 ROUNDS = st.builds(Round, NAMES, CUTS, CUTS, SEGMENTS, EPOCH_LISTS, st.booleans(), CUTS)
 STATES = st.builds(
-    MirrorState, NAMES, st.sampled_from(MirrorStatus), st.none() | POSITIONS, CUTS, st.text(max_size=5),
+    MirrorState, NAMES, st.sampled_from(MirrorStatus), st.none() | POSITIONS, CUTS, st.text("abc é", max_size=5),
     st.none() | LINEAGES, SMALL, CUTS,
 )  # fmt: skip
 
@@ -112,13 +112,21 @@ CUT = pb.MirrorCut(segments=[1], offsets=[2])
         (lambda m: messages.state_of(m, "app"), pb.MirrorState(stream="a", status=77)),
         (lambda m: messages.facts_of(m, "app"), pb.MirrorFacts(stream="a", creationId=b"i" * 16, path=["p"] * 17)),
         (lambda m: messages.facts_of(m, "app"), pb.MirrorFacts(stream="a", creationId=b"i")),
-        (lambda m: messages.facts_of(m, "app"), pb.MirrorFacts(stream="a", properties={"no property": "x"})),
+        (lambda m: messages.facts_of(m, "app"), pb.MirrorFacts(stream="a", properties={"no property": "x" * 1025})),
         (lambda names: messages.names_of(names, "app"), ["a"] * 501),
     ],
 )
 def test_message_that_is_no_value_is_refused(read, message):
     with pytest.raises(Invalid):
         read(message)
+
+
+def test_text_of_the_other_side_is_short_and_on_one_line():
+    state = pb.MirrorState(stream="a", status=2, reason="refused\nERROR a line of its own\x1b[2J" + "x" * 10_000)
+    reason = messages.state_of(state, "app").reason
+    assert reason.startswith("refused")
+    assert reason.isprintable()
+    assert len(reason) < 1_000
 
 
 # -- bytes -----------------------------------------------------------------------------------------

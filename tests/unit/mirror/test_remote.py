@@ -275,6 +275,30 @@ def test_growth_of_which_the_reply_was_lost_is_said_again():
     over_the_wire(main)
 
 
+def test_few_calls_wait_for_growth(monkeypatch):
+    monkeypatch.setattr(calls, "MAX_MIRROR_WAITS", 1)
+
+    async def main(source, target, sides):
+        waited, go_on = [], asyncio.Event()
+
+        async def grown(link, scope, seconds):
+            waited.append(seconds)
+            await go_on.wait()
+            return []
+
+        sides.source.grown = grown
+        both = [asyncio.create_task(source.grown(LINK, "app", 20.0)) for _ in range(2)]
+        while len(waited) < 2:
+            await asyncio.sleep(0)
+        assert waited == [20.0, 0.0]
+        go_on.set()
+        assert await asyncio.gather(*both) == [[], []]
+        await source.grown(LINK, "app", 7.0)
+        assert waited[2:] == [7.0]
+
+    over_the_wire(main)
+
+
 def test_errors_keep_their_kinds():
     async def main(source, target, sides):
         stream = sides.source.create("app/s")
