@@ -104,7 +104,7 @@ SECTIONS: Final = {
     "Quotas": (
         _counter("sarit_quota_bytes_total", "Bytes of scopes with a quota; 20 scopes, and (others)", *_OF_QUOTAS),
         _counter("sarit_quota_throttled_seconds_total", "Time that their connections waited", *_OF_QUOTAS),
-        _gauge("sarit_quota_full_scopes", "Scopes whose appends wait: their storage quota is used up"),
+        _gauge("sarit_quota_full_scopes", "Scopes whose appends wait: their quota is used up, or a link's hold"),
         _counter("sarit_quota_connections_refused_total", "Connections beyond the quota of their user"),
     ),
     "Tier 2": (

@@ -52,11 +52,13 @@ def settings_options(command: Command) -> Command:
             click.option("--keep-all", is_flag=True, help="Mirrors keep everything (the default)."),
             click.option(
                 "--hold", "hold_bytes", type=Memory(),
-                help="What the source keeps for the link beyond its own retention, as 10G; 0: nothing.",
+                help="What the source keeps for the link beyond its own retention, as 10G; 0: nothing.  A pull's hold "
+                "has no bound.",
             ),
             click.option(
                 "--hold-overflow", "overflow", type=click.Choice([one.value for one in HoldOverflow]),
-                help="When the hold is full: writers wait, or the oldest bytes are dropped and counted.",
+                help="When the hold is full: writers wait, or the oldest bytes may be dropped, and are "
+                "counted (links that push).",
             ),
             click.option("--tables/--no-tables", default=None, help="Copy key-value tables.  [default: tables]"),
             click.option("--schemas/--no-schemas", "registry", default=None, help="Copy schemas.  [default: schemas]"),

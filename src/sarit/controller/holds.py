@@ -6,6 +6,7 @@ is: a truncation that was decided before conflicts then, and asks again what is 
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -115,11 +116,40 @@ class Holds:
 
     async def bytes_of(self, link_id: bytes) -> int:
         """Return how many bytes are behind the cuts that a link holds.  Reads all streams: ask seldom."""
-        total = 0
+        return sum((await self.sizes(link_id)).values())
+
+    async def sizes(self, link_id: bytes) -> dict[StreamName, int]:
+        """Return how many bytes are behind the cuts that a link holds, by stream.  Reads all streams: ask seldom."""
+        sizes: dict[StreamName, int] = {}
         async for _, found in self._pages(link_id):
             for name, cut in found.items():
-                total += await self._behind(name, cut)
-        return total
+                if size := await self._behind(name, cut):
+                    sizes[name] = size
+        return sizes
+
+    async def give_up(self, link_id: bytes, link: str, name: StreamName, part: float) -> Cut | None:
+        """Hold a part (0 to 1) of a stream less, of each of its segments the oldest bytes.  Returns the new cut.
+
+        None: it is not held any more.  What was held of earlier epochs goes first, and all of it."""
+        row = (await self._catalog.get(name.scope, [keys.hold_key(name.stream, link_id)]))[0]
+        found = await self._catalog.find(name)
+        if row is None or found is None:
+            return None
+        held = decode_hold(row.value).cut
+        active = {s.segment: name.segment(SegmentId.unpack(s.segment)) for s in found.record.current.segments}
+        infos = await self._segments.infos(list(active.values()))
+        cut: dict[int, int] = {}
+        for (segment, path), info in zip(active.items(), infos, strict=True):
+            if info is None:
+                return None
+            if held.keys() != active.keys():
+                cut[segment] = info.start_offset
+            else:
+                offset = held[segment] + math.ceil((info.length - held[segment]) * part)
+                whole = offset >= info.length or offset <= held[segment]
+                cut[segment] = min(offset, info.length) if whole else await self._segments.locate(path, offset)
+        await self.hold(link_id, link, name.scope, {name: cut})
+        return cut
 
     async def _behind(self, name: StreamName, cut: Cut) -> int:
         found = await self._catalog.find(name)

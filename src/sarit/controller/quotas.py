@@ -5,6 +5,8 @@ reads the quotas, because each checks what it creates.  One of the controllers g
 so that a store that has just started gets them, and counts the bytes of scopes with a storage quota.  It stores in the
 table which scopes are full, so that every controller knows them.
 
+The scopes whose writers wait for a link (`mirror/hold_bounds.py`) are rows of this table, too, by scope and link.
+
 *Counted exactly, checked beforehand.*  Streams and segments are counted when some are about to be created; several
 controllers that create some at the same moment may together exceed the quota.
 """
@@ -30,7 +32,7 @@ from sarit.security.quotas import SCOPE, Quota, QuotaExceeded, Quotas
 from sarit.wire.limits import NO_VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Collection, Mapping
 
     from sarit.controller.assignment import Assignment
     from sarit.controller.catalog import Catalog
@@ -41,6 +43,7 @@ _log = logging.getLogger("sarit.controller")
 
 _QUOTA: Final = b"q/"
 _FULL: Final = b"f/"
+_HELD: Final = b"h/"
 _NEVER: Final = -1
 # The name by which the background work of quotas is assigned to one controller, as a stream's is by the stream's name.
 _WORK: Final = "quotas"
@@ -71,6 +74,8 @@ class QuotaTable:
         self._clock = env.clock
         self._assignment = assignment
         self._position = _NEVER
+        self._used_up: frozenset[str] = frozenset()  # the scopes over their storage quota
+        self._held: dict[str, set[str]] = {}  # the scopes whose writers wait for a link, by its id
         self._measure_at = 0.0
         self._repeated = RepeatedLog(_log, env.clock.monotonic, counted=False)
 
@@ -120,16 +125,42 @@ class QuotaTable:
     async def _read(self) -> Quotas:
         by_subject: dict[str, Quota] = {}
         full: list[str] = []
+        held: dict[str, set[str]] = {}
         for key, value in await scan_whole(self._tables, QUOTAS_TABLE):
             name = key[len(_QUOTA) :].decode()
             if key.startswith(_FULL):
                 full.append(name)
                 continue
+            if key.startswith(_HELD):
+                scope, _, link = name.partition("/")
+                held.setdefault(link, set()).add(scope)
+                continue
             try:
                 by_subject[name] = Quota.decode(value.value.decode())
             except Invalid as error:
                 raise Corrupt(f"the quota of {name} is damaged: {error}") from None
-        return Quotas(by_subject, full)
+        self._used_up, self._held = frozenset(full), held
+        return Quotas(by_subject, self._used_up.union(*held.values()))
+
+    async def hold_back(self, link_id: bytes, scopes: Collection[str]) -> None:
+        """Have appends to these scopes wait for a link, and to no others any more.  Raises SaritError."""
+        link = link_id.hex()
+        if scopes:
+            with suppress(Exists):
+                await self._tables.create(QUOTAS_TABLE)
+        await self.refresh()
+        before, after = self._held.get(link, set()), set(scopes)
+        updates = [
+            TableUpdate(_HELD + f"{scope}/{link}".encode(), b"" if scope in after else None, NO_VERSION)
+            for scope in sorted(before ^ after)
+        ]
+        if not updates:
+            return
+        await self._tables.update(QUOTAS_TABLE, updates)
+        await self.refresh()
+        if self._apply is not None:
+            with suppress(SaritError):  # the next round gives them to the stores
+                await self._apply(self.quotas)
 
     async def change(self, changes: Mapping[str, Quota | None]) -> int:
         """Set quotas, or remove them (None), atomically.  Returns how many were different before.  Raises Invalid."""
@@ -162,7 +193,7 @@ class QuotaTable:
     async def admit(self, scope: str, new_streams: int, new_segments: int) -> None:
         """Check that a scope may have so many more streams and segments.  Raises QuotaExceeded."""
         quota = self.quotas.of_scope(scope)
-        if new_streams and scope in self.quotas.full:
+        if new_streams and scope in self._used_up:
             raise QuotaExceeded(f"scope {scope} has used its quota of {quota.storage_bytes} bytes: truncate or delete "
                                 "streams, or raise it with `sarit quota set`")  # fmt: skip
         if not (quota.streams or quota.segments):
@@ -198,7 +229,7 @@ class QuotaTable:
         """Count the bytes of scopes with a storage quota, and store which are full.  Raises SaritError."""
         limited = [subject.removeprefix(SCOPE) for subject, quota in self.quotas.by_subject.items()
                    if subject.startswith(SCOPE) and quota.storage_bytes]  # fmt: skip
-        scopes = set(limited) | self.quotas.full
+        scopes = set(limited) | self._used_up
         if "*" in scopes:
             scopes |= set(await self._catalog.list_scopes(""))
         updates = []
@@ -206,7 +237,7 @@ class QuotaTable:
             most, size = self.quotas.of_scope(scope).storage_bytes, 0
             if most:
                 size = await self.storage_bytes(scope)
-            was = scope in self.quotas.full
+            was = scope in self._used_up
             full = bool(most) and size >= most * (QUOTA_FULL_UNTIL if was else 1)
             if full != was:
                 updates.append(TableUpdate(_FULL + scope.encode(), str(size).encode() if full else None, NO_VERSION))

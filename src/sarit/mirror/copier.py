@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from sarit.env.ports import Env
+    from sarit.mirror.hold_bounds import HoldBound
     from sarit.mirror.housekeeping import AttachedCopier
     from sarit.mirror.links import Link
     from sarit.mirror.sides import MirrorSource, MirrorTarget
@@ -53,9 +54,10 @@ class Copier:
     def __init__(
         self, link: Link, installation: str, source: MirrorSource, target: MirrorTarget, env: Env,
         attached: AttachedCopier | None = None, copied_bytes: int = 0, lost_bytes: int = 0,
-        met: Callable[[str], Awaitable[None]] | None = None,
+        met: Callable[[str], Awaitable[None]] | None = None, bound: HoldBound | None = None,
     ) -> None:  # fmt: skip
-        """`installation`: the own one.  `copied_bytes`, `lost_bytes`: before this copier.
+        """`installation`: the own one.  `copied_bytes`, `lost_bytes`: before this copier.  `bound`: of what the own
+        installation holds for the link; None: it holds nothing.
 
         `met`: called with the id of the peer when it is first reached."""
         self._link = link
@@ -71,7 +73,7 @@ class Copier:
         )  # fmt: skip
         self._world = CopierWorld(
             link, LinkIdentity(link.link_id, link.name, installation), source, target, Tracks(clock.monotonic), gate,
-            clock, copied_bytes=copied_bytes, lost_bytes=lost_bytes,
+            clock, copied_bytes=copied_bytes, lost_bytes=lost_bytes, bound=bound,
         )  # fmt: skip
         self._health = LinkHealth(clock, link.name, pulls=link.settings.direction is Direction.PULL)
         self._running: dict[int, int] = {}  # batches, by class

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from sarit.env.ports import Clock
     from sarit.mirror.gate import Gate
+    from sarit.mirror.hold_bounds import HoldBound
     from sarit.mirror.links import Link
     from sarit.mirror.sides import MirrorSource, MirrorTarget
     from sarit.mirror.tracks import Tracks
@@ -94,7 +95,9 @@ class LinkHealth:
 
 @dataclass(slots=True)
 class CopierWorld:
-    """The link, its two sides and its streams.  `skew_ms`: how far the source's clock is ahead of the own one."""
+    """The link, its two sides and its streams.  `skew_ms`: how far the source's clock is ahead of the own one.
+
+    `bound`: of what the own installation holds, if it is the source."""
 
     link: Link
     identity: LinkIdentity
@@ -107,6 +110,7 @@ class CopierWorld:
     copied_bytes: int = 0
     lost_bytes: int = 0
     answers: int = 0  # of the target
+    bound: HoldBound | None = None
 
     @property
     def source_ms(self) -> int:

@@ -14,6 +14,7 @@ from sarit.mirror.limits import (
     MAX_MIRROR_STREAMS_PER_CALL,
     MIRROR_ATTACHED_SECONDS,
     MIRROR_CUTS_SECONDS,
+    MIRROR_FULL_HOLD_SECONDS,
     MIRROR_HOLD_SECONDS,
     MIRROR_STATES_SECONDS,
 )
@@ -57,7 +58,9 @@ class Housekeeping:
         """Tell the source again and again what it need not hold any more."""
         while True:
             await self._health.repeat(self._send_holds, source=True)
-            await asyncio.sleep(MIRROR_HOLD_SECONDS)
+            bound = self._world.bound
+            full = bound is not None and bound.is_full
+            await asyncio.sleep(MIRROR_FULL_HOLD_SECONDS if full else MIRROR_HOLD_SECONDS)
 
     async def release(self) -> None:
         """Have the source keep nothing for this link any more.  Raises what the source raises."""
@@ -69,6 +72,8 @@ class Housekeeping:
         by_scope: dict[str, list[tuple[Track, Cut]]] = {}
         for track in self._world.tracks:
             cut = {} if track.over else _cut_to_hold(track)
+            if cut and self._world.bound is not None and self._world.bound.is_given_up(track.name, cut):
+                continue
             if cut != (track.held or {}) and (cut or track.over):
                 by_scope.setdefault(track.name.scope, []).append((track, cut))
         for scope, found in by_scope.items():

@@ -52,6 +52,15 @@ MIRROR_STREAMS_SECONDS: Final = 300.0
 MIRROR_FACTS_SECONDS: Final = 5.0
 # How often the source learns what it need not hold any more.
 MIRROR_HOLD_SECONDS: Final = 30.0
+# The same while the source holds as much as it may, so that its writers wait no longer than they must.
+MIRROR_FULL_HOLD_SECONDS: Final = 2.0
+# How often it is measured what the source holds for a link, and how long the pause is at least, in times of the last
+# measurement; the same pause while it is full.
+HOLD_MEASURE_SECONDS: Final = 10.0
+HOLD_MEASURE_PAUSE: Final = 20
+FULL_HOLD_MEASURE_SECONDS: Final = 2.0
+# The part of the most bytes at which the source is not full any more, and to which what is given up leads.
+HOLD_FULL_UNTIL: Final = 0.9
 # How often a target is asked whether mirrors that do not grow are promoted.
 MIRROR_STATES_SECONDS: Final = 10.0
 # How often what goes with streams is copied: tables, schemas; and recorded cuts.

@@ -136,6 +136,9 @@ def _check_numbers(settings: LinkSettings) -> None:
         raise Invalid(f"{hold} bytes to hold: give {MIN_HOLD_BYTES} to {MAX_HOLD_BYTES}, or 0 to hold nothing")
     if settings.overflow is HoldOverflow.DROP and not hold:
         raise Invalid("what is dropped when the hold is full can be chosen only with a hold: give a number of bytes")
+    if settings.overflow is HoldOverflow.DROP and settings.direction is LinkDirection.PULL:
+        raise Invalid("the bound of a hold is kept by the source of a link that pushes: a link that pulls can make no "
+                      "writers of its peer wait, nor drop what that holds; run the link there, as a push")  # fmt: skip
     if settings.start_ms < FROM_TAIL:
         raise Invalid(f"{settings.start_ms} is no time: give ms since 1970, 0 for the head, -1 for the tail")
 

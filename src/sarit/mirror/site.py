@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from sarit.controller.holds import Holds
 from sarit.core.errors import Invalid
 from sarit.core.names import is_internal_name
 from sarit.mirror.attached import LocalAttachedSource, LocalAttachedTarget
+from sarit.mirror.hold_bounds import HoldBound
 from sarit.mirror.link_table import LinkTable
 from sarit.mirror.source import LocalSource
 from sarit.mirror.target import LocalTarget
@@ -36,8 +38,9 @@ class MirrorSite:
             attached=LocalAttachedSource(catalog, installation),
         )  # fmt: skip
         self.source = cast("MirrorSource", source)
-        # Removes what streams of this installation keep for a link.
-        self.drop_holds = source.drop_holds
+        self._drop_holds = source.drop_holds
+        self._holds = Holds(catalog, segments, env.clock)
+        self._quotas = controller.quotas
         attached = LocalAttachedTarget(
             catalog, controller.scopes, controller.tables, controller.groups, segments, installation, self.links.passive
         )
@@ -49,6 +52,15 @@ class MirrorSite:
 
     def __repr__(self) -> str:
         return f"<MirrorSite {self.installation}>"
+
+    async def drop_holds(self, link_id: bytes) -> None:
+        """Have streams of this installation keep nothing for a link, and no writers wait for it."""
+        await self._drop_holds(link_id)
+        await self._quotas.hold_back(link_id, ())
+
+    def hold_bound(self, link: Link) -> HoldBound:
+        """Return what keeps the bytes in bounds that this installation holds for a link."""
+        return HoldBound(link, self._holds, self._quotas, self._env.clock)
 
     def families(self) -> tuple[object, ...]:
         """Return what serves the calls of MirrorService, method by method."""

@@ -82,7 +82,8 @@ NO_QUOTA: Final = Quota()
 
 
 class Quotas:
-    """All quotas in force.  `full`: the scopes over their storage quota."""
+    """All quotas in force.  `full`: the scopes whose appends wait, because they are over their storage quota, or hold
+    as much for a link as they may."""
 
     def __init__(self, by_subject: Mapping[str, Quota] | None = None, full: Iterable[str] = ()) -> None:
         self.by_subject = dict(by_subject or {})
@@ -92,7 +93,7 @@ class Quotas:
         return f"<Quotas of {len(self.by_subject)} subjects, {len(self.full)} scopes full>"
 
     def __bool__(self) -> bool:
-        return bool(self.by_subject)
+        return bool(self.by_subject or self.full)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Quotas) and (self.by_subject, self.full) == (other.by_subject, other.full)

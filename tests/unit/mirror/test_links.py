@@ -152,7 +152,7 @@ def test_a_password_that_was_given_by_mistake_is_not_shown() -> None:
 
 def test_good_settings_are_accepted() -> None:
     check_settings(SETTINGS)
-    check_settings(FULL)
+    check_settings(replace(FULL, overflow=Overflow.THROTTLE))
     check_settings(replace(SETTINGS, user="a", password="file:/run/secrets/core.password", peer="[::1]:9090"))
     assert minutes_of("22:00-06:30") == (1320, 390)
     assert minutes_of("") is None

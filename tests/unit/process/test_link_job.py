@@ -66,6 +66,25 @@ class Attached:
         return []
 
 
+class Bound:
+    """Counts how often what is held was measured, and how often the writers were let go."""
+
+    is_full = False
+
+    def __init__(self) -> None:
+        self.link: Any = None
+        self.checks = self.let_goes = 0
+
+    async def check(self) -> None:
+        self.checks += 1
+
+    async def let_go(self) -> None:
+        self.let_goes += 1
+
+    def is_given_up(self, *_: object) -> bool:
+        return False
+
+
 class Scene:
     """A site, its peer, and the job's row."""
 
@@ -80,8 +99,13 @@ class Scene:
         self.fenced = False
         self.refused: Exception | None = None
         self.connected = 0
+        self.bound = Bound()
         self.env = world.machine("edge").start().env
         self.jobs = kind.LinkJobs(lambda: self, self.env, self.connect)  # type: ignore[arg-type, return-value]
+
+    def hold_bound(self, link: Link) -> Any:
+        self.bound.link = link
+        return self.bound
 
     def connect(self, site: Any, link: Link) -> Any:
         if self.refused is not None:
@@ -142,11 +166,12 @@ def test_a_link_is_paused_resumed_and_deleted_by_its_row() -> None:
             assert scene.links.link.peer_installation == "core"
             scene.links.change(state=LinkState.PAUSED)
             await scene.until(lambda: scene.status.note == "it is paused")
-            saves = len(scene.states)
+            saves, checks = len(scene.states), scene.bound.checks
             stream.append(0, b"def")
             await asyncio.sleep(60)
             assert scene.copied() == b"abc"
             assert len(scene.states) == saves
+            assert scene.bound.checks > checks  # what is held grows while it is paused
             scene.links.change(state=LinkState.ACTIVE)
             await scene.until(lambda: scene.copied() == b"abcdef" and scene.status.copied_bytes == 6)
             scene.links.link = None
@@ -230,6 +255,7 @@ def test_a_promoted_link_is_done(planned: bool) -> None:
         assert scene.links.link is not None
         assert scene.links.link.state is LinkState.PROMOTED
         assert (scene.status.note, scene.status.copied_bytes) == ("it is promoted", 6)
+        assert scene.bound.let_goes == 1
         assert stream.is_fenced == planned
 
     run(main)

@@ -104,6 +104,18 @@ def test_scope_that_is_full_is_so_until_it_is_not(quotas):
     assert not quotas.is_full("a")
 
 
+def test_scope_is_full_for_a_link_though_nobody_has_a_quota():
+    made, switched = TenantQuotas(Clock(), Tables()), []
+    made.when_switched(lambda: switched.append(made.active))
+    made.use(Quotas(full=["s"]), 1)
+    assert made.active
+    assert made.is_full("s")
+    assert not made.is_full("a")
+    made.use(Quotas(), 1)
+    assert switched == [True, False]
+    assert not made.is_full("s")
+
+
 def test_connections_of_a_user_are_counted_also_before_there_is_a_quota():
     quotas = TenantQuotas(Clock(), Tables())
     assert quotas.connected("u")

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from sarit.controller.jobs import Job, JobKey, Runner, Save
     from sarit.env.ports import Env
+    from sarit.mirror.hold_bounds import HoldBound
     from sarit.mirror.links import Link
     from sarit.mirror.sides import MirrorSource, MirrorTarget
     from sarit.mirror.site import MirrorSite
@@ -108,26 +109,32 @@ class LinkJobs:
         """Carry out a link until it is promoted or deleted.  Raises Fenced, Unavailable."""
         site, name = self._site(), job.key.name
         saved = _Saved(save, decode_status(job.state) if job.state else LinkStatus(), self._env)
+        bound: HoldBound | None = None
         while True:
             link = await site.links.get(name)
             if link is None or link.link_id != job.settings or link.role is not Role.ACTIVE:
                 return
+            if bound is None or bound.link.settings != link.settings:
+                bound = site.hold_bound(link)
             if link.state is LinkState.PROMOTED:
+                await bound.let_go()
                 await saved.put(replace(saved.status, up=False, lag_bytes=0, lag_seconds=0.0, note="it is promoted"))
                 return
             if link.state is LinkState.PAUSED:
                 await saved.put(replace(saved.status, up=False, note="it is paused"))
+                await bound.check()
                 await asyncio.sleep(LINK_POLL_SECONDS)
-            elif await self._copy(site, link, saved):
+            elif await self._copy(site, link, saved, bound):
                 await self._set_promoted(site, name, link.link_id)
 
-    async def _copy(self, site: MirrorSite, link: Link, saved: _Saved) -> bool:
+    async def _copy(self, site: MirrorSite, link: Link, saved: _Saved, bound: HoldBound) -> bool:
         """Copy until the link's row changes, or all is promoted: returns whether it is."""
         try:
             sides = self._connect(site, link)
         except Invalid as error:  # for example, there is no file with its password now
             note = cut_text(str(error), MAX_LINK_NOTE_CHARACTERS)
             await saved.put(replace(saved.status, up=False, note=note))
+            await bound.check()
             await asyncio.sleep(LINK_POLL_SECONDS)
             return False
 
@@ -141,7 +148,7 @@ class LinkJobs:
         copier = Copier(
             link, site.installation, sides.source, sides.target, self._env,
             AttachedToLink(sides.source, sides.target, identity, link.settings),
-            saved.status.copied_bytes, saved.status.lost_bytes, met,
+            saved.status.copied_bytes, saved.status.lost_bytes, met, bound,
         )  # fmt: skip
         self.copiers[link.name] = copier
         task, ended = asyncio.create_task(copier.run()), False
@@ -149,6 +156,7 @@ class LinkJobs:
             while not task.done():
                 await asyncio.wait([task], timeout=LINK_POLL_SECONDS)
                 await saved.put(copier.status())
+                await bound.check()
                 if not task.done() and _is_changed(link, found := await site.links.get(link.name)):
                     ended = _has_ended(link, found)
                     return False

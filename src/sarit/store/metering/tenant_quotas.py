@@ -8,7 +8,8 @@ that is, the rate and the debt: none of them takes an append before the debt is 
 While there is no quota, `active` is false, and no other method is called.  `when_switched` registers a callback for
 each change of `active`, so that connections need not read it at each append.
 
-A scope whose storage quota is used up is *full*: connections that write to it are not read from while it is.
+A scope whose storage quota is used up, or that holds as much for a link as it may, is *full*: connections that write
+to it are not read from while it is.
 
 *Tables that clients create* are counted as they are created and deleted.  The stored tables are counted at the first
 creation in a scope, at the next one after the store has opened or closed a container, and at the quota, where the count
@@ -158,10 +159,11 @@ class TenantQuotas:
             charge.throttled_seconds += seconds
 
     def is_full(self, scope: str) -> bool:
-        """Return whether a scope accepts no appends now, because its storage quota is used up."""
+        """Return whether a scope accepts no appends now: its storage quota is used up, or what it holds for a link."""
         if scope not in self._quotas.full:
             return False
-        self._repeated.warning(scope, f"scope {scope} has used its storage quota: appends to it wait")
+        text = f"scope {scope} has used its storage quota, or holds all it may for a link: appends to it wait"
+        self._repeated.warning(scope, text)
         return True
 
     def wait(self, waiting: Waiting) -> None:
@@ -269,5 +271,5 @@ class TenantQuotas:
 
     @property
     def full_scopes(self) -> int:
-        """How many scopes accept no appends because of their storage quota."""
+        """How many scopes accept no appends because of their storage quota, or of what they hold for a link."""
         return len(self._quotas.full)
