@@ -106,7 +106,7 @@ class HoldBound:
             await self._quotas.hold_back(self.link.link_id, ())
             if held > most:
                 await self._give_up(sizes, held, int(most * HOLD_FULL_UNTIL))
-            elif held < most * HOLD_FULL_UNTIL / 2:  # it copies again
+            elif held < most * HOLD_FULL_UNTIL / 2:  # the link copies again
                 self._is_dropping = False
 
     async def _give_up(self, sizes: Mapping[StreamName, int], held: int, keep: int) -> None:
