@@ -1,7 +1,7 @@
 # The verbs of this project, in one place.  `make help` lists those of every day, `make help-all` all of them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help help-all setup demo check test lint traced format generate docs clean prove bench trace cluster wheel soak models scale trickle bit-flips backups observability console-browser rest-fuzz cluster-failover cluster-rolling cluster-upgrade cluster-components bookkeeper-kills lake-kills runbooks interop-processes training interop-registry interop-security spark-cluster spark-kills spark-matrix lake-readers security-scan deploy-check release wheel-matrix newcomer
+.PHONY: help help-all setup demo check test lint traced format generate docs clean prove bench trace cluster wheel soak models scale trickle bit-flips backups observability console-browser rest-fuzz cluster-failover cluster-rolling cluster-upgrade cluster-components bookkeeper-kills lake-kills runbooks interop-processes training edge interop-registry interop-security spark-cluster spark-kills spark-matrix lake-readers security-scan deploy-check release wheel-matrix newcomer
 
 # Tests start hundreds of processes: without bytecode each of them compiles Sarit again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -171,6 +171,9 @@ interop-processes: setup  ## the tests with the official clients, on nodes of th
 
 training: setup  ## the loaders with PyTorch, Hugging Face's datasets and Ray, and their guide, in an environment in .cache (6 GB at first; 5 minutes)
 	@$(BIN)/python -m tests.training $(TRAINING)
+
+edge: setup  ## three nodes at the edge push to a core over networks that break; the core dies, and its mirror goes on (2 minutes)
+	@$(BIN)/pytest -m "long or not long" tests/edge
 
 interop-registry: setup  ## the clients of schema registries for Node.js and Go (they are installed from their registries; 3 minutes)
 	@$(BIN)/pytest -m "long or not long" tests/interop/test_registry_clients.py tests/interop/test_confluent_client.py

@@ -36,6 +36,7 @@ CONFIG_VARIABLE: Final = "SARIT_CONFIG"
 _FILE: Final = "sarit.config_file"  # in `click.Context.meta`
 _CHECK: Final = "sarit.config_check"
 DEV: Final = "sarit.dev"  # whether defaults are those of `--dev`
+PROFILE: Final = "sarit.profile"  # whether defaults are those of `--profile`
 _ARGUMENTS: Final = "sarit.arguments"
 _COMMANDS: Final = {
     "standalone": "sarit.cli.standalone:standalone",
@@ -163,7 +164,9 @@ def origin_of(ctx: click.Context, option: click.Parameter) -> str:
     if source is ParameterSource.DEFAULT_MAP:
         file: ConfigFile | None = ctx.meta.get(_FILE)
         setting = None if file is None else file.for_command(ctx.command.name or "").get(key_of(option))
-        return "--dev" if file is None or setting is None else file.place(setting.line)
+        if file is not None and setting is not None:
+            return file.place(setting.line)
+        return "--profile" if ctx.meta.get(PROFILE) and not ctx.meta.get(DEV) else "--dev"
     return "command line" if source is ParameterSource.COMMANDLINE else "default"
 
 

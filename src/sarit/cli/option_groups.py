@@ -16,7 +16,7 @@ GROUPS: Final = {
         "host", "port", "controller-port", "store-port", "http-port", "registry", "registry-port", "one-port",
         "advertise", "http-name", "console",
     ),
-    "Resources": ("memory", "processes", "scrub"),
+    "Resources": ("profile", "memory", "processes", "scrub"),
     "TLS": ("tls-cert", "tls-key", "tls-ca", "tls-client-certs", "tls-check-names"),
     "Users": ("users", "token-keys", "token-ttl", "open-metrics", "plain-passwords", "audit-log"),
     "Log-in by an identity provider": (

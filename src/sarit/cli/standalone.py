@@ -11,6 +11,7 @@ import click
 
 from sarit.cli.configured_commands import Configured, OneStart, config_option, is_check
 from sarit.cli.dev_node import dev_option, dev_settings
+from sarit.cli.edge_profile import profile_option, with_profile
 from sarit.cli.option_types import BOOKKEEPER_URL, S3_URL, STORAGE_URL, Advertise, Host, Memory, Processes
 from sarit.cli.options import http_port_of, http_port_option, registry_of, registry_options
 from sarit.cli.process_options import (
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     help="Where all data is stored; created if missing.",
 )
 @dev_option
+@profile_option
 @click.option(
     "--host",
     type=Host(),
@@ -128,12 +130,12 @@ if TYPE_CHECKING:
 @trace_options
 @log_options
 def standalone(
-    data_dir: Path, dev: bool, host: str, controller_port: int, store_port: int, containers: int, storage: str | None,
-    index_storage: str | None, log: str | None, memory: int | None, scrub: int, processes: int, http_port: int,
-    registry: str, registry_port: int, catalogs: Path | None, jobs: str, one_port: bool, advertise: Advertised | None,
-    scaling_windows: tuple[float, float, float, float], scaling_cool_down: float, retention_interval: float,
-    watermark_interval: float, allow_damaged: bool, accept_data_loss: bool, log_level: str, log_format: str,
-    security: SecurityConfig, traces: TraceSettings | None,
+    data_dir: Path, dev: bool, profile: str | None, host: str, controller_port: int, store_port: int, containers: int,
+    storage: str | None, index_storage: str | None, log: str | None, memory: int | None, scrub: int, processes: int,
+    http_port: int, registry: str, registry_port: int, catalogs: Path | None, jobs: str, one_port: bool,
+    advertise: Advertised | None, scaling_windows: tuple[float, float, float, float], scaling_cool_down: float,
+    retention_interval: float, watermark_interval: float, allow_damaged: bool, accept_data_loss: bool, log_level: str,
+    log_format: str, security: SecurityConfig, traces: TraceSettings | None,
 ) -> None:  # fmt: skip
     """Run controller and segment store on one data directory.
 
@@ -170,6 +172,7 @@ def standalone(
         security=security,
         traces=traces,
     )
+    config = with_profile(config, profile)
     if is_check():
         config.check()
         return

@@ -44,6 +44,7 @@ MAX_DEFAULT_MEMORY_BYTES = 2048 * MIB
 # The interpreter, the libraries and the allocator's waste: what `--memory` does not cover.
 PROGRAM_MEMORY_BYTES = 128 * MIB
 _MIN_MEMORY_BYTES = 128 * MIB
+_MIN_SMALL_MEMORY_BYTES = 64 * MIB
 # Compaction gets a 32nd of it: as much as two extents that are small together.
 _MIN_MEMORY_PER_CONTAINER_BYTES = 64 * MIB
 
@@ -52,17 +53,17 @@ _MAX_DEFAULT_PROCESSES = 8
 _NO_BOUND = 1 << 62
 
 
-def min_memory(containers: int) -> int:
-    """Return the least `--memory` of a node, in bytes."""
-    return max(_MIN_MEMORY_BYTES, containers * _MIN_MEMORY_PER_CONTAINER_BYTES)
+def min_memory(containers: int, *, small: bool = False) -> int:
+    """Return the least `--memory` of a node, in bytes.  `small`: of the profile for small machines."""
+    return max(_MIN_SMALL_MEMORY_BYTES if small else _MIN_MEMORY_BYTES, containers * _MIN_MEMORY_PER_CONTAINER_BYTES)
 
 
-def choose_memory(asked: int | None, machine_bytes: int, containers: int) -> int:
+def choose_memory(asked: int | None, machine_bytes: int, containers: int, *, small: bool = False) -> int:
     """Return the bytes that a node may take: what was asked for, or a quarter of the machine, at most 2 GiB.
 
     `machine_bytes`: what the machine or its control group gives to all processes.  Raises Invalid: it is less than the
     least a node needs, or more than there is."""
-    least, most = min_memory(containers), machine_bytes - PROGRAM_MEMORY_BYTES
+    least, most = min_memory(containers, small=small), machine_bytes - PROGRAM_MEMORY_BYTES
     chosen = max(least, min(machine_bytes // 4, MAX_DEFAULT_MEMORY_BYTES)) if asked is None else asked
     if chosen < least:
         raise Invalid(
@@ -187,7 +188,7 @@ class NodeConfig:
     `scrub_bytes_per_second`: how fast chunks are read to find damage; 0: not at all.
     `security`: TLS, users, tokens; without it everybody who reaches a port may do everything.
     `traces`: where they go; None: nowhere.
-    `dev`: it is to try things, and says how clients reach it.
+    `dev`: it is to try things, and says how clients reach it.  `small`: it is for a small machine.
     `options`: all of the above as the command line shows them.  `open_files`: that this process may have; None: not
     known yet."""
 
@@ -219,6 +220,7 @@ class NodeConfig:
     security: SecurityConfig = field(default_factory=SecurityConfig)
     traces: TraceSettings | None = None
     dev: bool = False
+    small: bool = False
 
     def advertised_store(self, port: int, number: int = 0) -> int:
         """Return the port of store `number` that clients get; `port`: where it listens."""
@@ -231,7 +233,7 @@ class NodeConfig:
         """This configuration with limits that keep the node within its memory.  Raises Invalid (see `choose_memory`).
 
         `machine_bytes`: as for `choose_memory`."""
-        memory = choose_memory(self.memory_bytes, machine_bytes, self.containers)
+        memory = choose_memory(self.memory_bytes, machine_bytes, self.containers, small=self.small)
         return replace(self, memory_bytes=memory, limits=self._store_limits(memory, self.containers))
 
     def _store_limits(self, memory_bytes: int, own: int, processes: int = 1) -> StoreLimits:
@@ -368,7 +370,7 @@ class NodeConfig:
         largest = -(-self.containers // count)
         # The programs of the parent and of the other children come out of the machine's memory, not out of `--memory`.
         programs = (count + 1) * PROGRAM_MEMORY_BYTES
-        least = count * min_memory(largest)
+        least = count * min_memory(largest, small=self.small)
         asked = self.memory_bytes
         if asked is None:
             asked = max(least, min(machine_bytes // 4, MAX_DEFAULT_MEMORY_BYTES))

@@ -20,6 +20,7 @@ INSTEAD = {
     "allow-damaged": "a store serves the containers that are not damaged anyway",
     "accept-data-loss": "no process of a cluster owns all of its data",
     "dev": "a cluster is more than one process",
+    "profile": "a small machine runs a node",
 }
 ABSENT = {
     **{(name, way): why for name, why in INSTEAD.items() for way in CLUSTER},
@@ -49,12 +50,16 @@ ABSENT = {
     ("port", "standalone"): "it has two ports, --controller-port and --store-port",
     ("index", "standalone"): "--index-storage says where indexes are",
 }  # fmt: skip
-REFUSED_WITH_PROCESSES = {"one-port": "each store has a port of its own"}
+REFUSED_WITH_PROCESSES = {
+    "one-port": "each store has a port of its own",
+    "profile": "each process needs a container",
+}
 VALUES = {
     "data-dir": "'d'", "host": "'127.0.0.1'", "controller-port": "7", "store-port": "9", "containers": "4",
     "storage": "'file:///s'", "index-storage": "'s3://bucket/p'", "log": "'bookkeeper://zk:2181/l'", "memory": "'2G'",
     "scrub": "'1M'", "http-port": "90", "registry": "'on'", "registry-port": "91", "jobs": "'off'",
     "advertise": "'n1'", "allow-damaged": "true", "one-port": "true",
+    "profile": "'edge'",
 }  # fmt: skip
 
 
