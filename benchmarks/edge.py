@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 MIB: Final = 1 << 20
 SARIT: Final = str(Path(sys.executable).with_name("sarit"))
-SETTLE_SECONDS: Final = 5.0
+START_SECONDS: Final = 5.0
 LAG_SECONDS: Final = 60.0
 
 
@@ -105,7 +105,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         node(f"{place}/core", "--http-port", "off") as (_, core),
         node(f"{place}/edge", *profile, "--http-port", "off") as (pid, edge),
     ):
-        time.sleep(SETTLE_SECONDS)
+        time.sleep(START_SECONDS)
         empty = {**memory(pid), "disk": disk(f"{place}/edge")}
         link = [SARIT, "link", "create", "core", "--push", core, "--controller", edge]
         subprocess.run([*link, "--include", "edge/*"], check=True, stdout=subprocess.DEVNULL)
