@@ -10,6 +10,7 @@ from sarit.client.core.values import SegmentRange
 from sarit.client.streams import manual_scaling as scaling
 from sarit.controller.model.epochs import promoted_epoch
 from sarit.controller.model.records import Work, WorkKind
+from sarit.core.cuts import StreamCut
 from sarit.core.errors import Conflict, Invalid, NotFound
 from sarit.core.keyspace import KeyRange
 from sarit.core.names import SegmentId, StreamName
@@ -73,6 +74,10 @@ async def test_epochs_of_a_promoted_stream_have_a_gap(made) -> None:
     await made.node.controller.streams.change(StreamName("s", "t"), jump)
     assert await stream.scale(4)
     assert [epoch.number for epoch in await stream.epochs()] == [0, 1_000_000, 1_000_001]
+    # A position beyond the end at which a segment was sealed is of the source, which had more: nothing is skipped.
+    beyond = StreamCut(StreamName("s", "t"), {SegmentId(0, 0): 0, SegmentId(0, 1): 50})
+    with pytest.raises(Invalid, match=r"offset 50 is after the end 0 of sealed segment s/t/1"):
+        await made.read("s/t", start=beyond)
 
 
 @on_node
