@@ -11,7 +11,7 @@ from sarit.mirror.table_target import TableTarget
 from sarit.mirror.timeline_copies import TimelineTarget, cuts_after
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Sequence
+    from collections.abc import Collection, Sequence
 
     from sarit.controller.catalog import Catalog
     from sarit.controller.groups import Groups
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         TableState,
         TableWrite,
     )
+    from sarit.mirror.link_table import LinkTable
     from sarit.mirror.values import LinkIdentity
 
 
@@ -62,19 +63,19 @@ class LocalAttachedTarget:
 
     def __init__(
         self, catalog: Catalog, scopes: Scopes, tables: KeyValueTables, groups: Groups, segments: Segments,
-        installation: str, written: Callable[[LinkIdentity, str], Awaitable[object]] | None = None,
+        installation: str, links: LinkTable | None = None,
     ) -> None:  # fmt: skip
-        """`written`: notes that a link writes into a scope, before it does; None: nothing is noted."""
-        self._written = written
-        self._tables = TableTarget(catalog, scopes, tables, segments, installation)
+        """`links`: where it is recorded which links write here; None: nowhere."""
+        self._links = links
+        self._tables = TableTarget(catalog, scopes, tables, segments, installation, links)
         self._timeline = TimelineTarget(catalog, segments)
         self._groups = groups
 
     async def begin_tables(self, link: LinkIdentity, scope: str, tables: Sequence[TableFacts]) -> list[TableState]:
         """Make mirrors of tables, if there are none, and return their states."""
         _require_scope(scope, [facts.name for facts in tables])
-        if self._written is not None:
-            await self._written(link, scope)
+        if self._links is not None:
+            await self._links.passive(link, scope)
         return [await self._tables.begin(link, facts) for facts in tables]
 
     async def compare_table(self, link: LinkIdentity, scope: str, name: StreamName, partition: int) -> TableState:

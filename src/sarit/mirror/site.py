@@ -42,7 +42,7 @@ class MirrorSite:
         self._holds = Holds(catalog, segments, env.clock)
         self._quotas = controller.quotas
         attached = LocalAttachedTarget(
-            catalog, controller.scopes, controller.tables, controller.groups, segments, installation, self.links.passive
+            catalog, controller.scopes, controller.tables, controller.groups, segments, installation, self.links
         )
         target = LocalTarget(
             catalog, controller.streams, controller.scopes, segments, env, installation, attached, self.links

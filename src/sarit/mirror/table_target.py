@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from sarit.controller.ports import Segments
     from sarit.controller.scopes import Scopes
     from sarit.mirror.attachments import TableChanges, TableFacts, TableWrite
+    from sarit.mirror.link_table import LinkTable
     from sarit.mirror.values import LinkIdentity
 
 Rows = dict[bytes, bytes | None]
@@ -73,8 +74,11 @@ class TableTarget:
     """The mirrors of tables of an installation."""
 
     def __init__(
-        self, catalog: Catalog, scopes: Scopes, tables: KeyValueTables, segments: Segments, installation: str
-    ) -> None:
+        self, catalog: Catalog, scopes: Scopes, tables: KeyValueTables, segments: Segments, installation: str,
+        links: LinkTable | None = None,
+    ) -> None:  # fmt: skip
+        """`links`: of this installation; None: mirrors are never taken over."""
+        self._links = links
         self._catalog = catalog
         self._rows = catalog.tables
         self._scopes = scopes
@@ -91,6 +95,8 @@ class TableTarget:
         for _ in range(MAX_TABLE_COPY_ATTEMPTS):
             found = await self._find(name)
             if found is not None:
+                if await self._take_over(link, facts, found):
+                    continue
                 return await self._state(name, found, link, facts)
             if await self._is_taken(name):
                 what = "has schemas of its own" if name == REGISTRY else "is a table that no link made"
@@ -100,6 +106,21 @@ class TableTarget:
             except (Exists, Conflict):
                 continue
         raise Unavailable(f"table {name} is changed by too many others at once; try again")
+
+    async def _take_over(self, link: LinkIdentity, facts: TableFacts, found: _Found) -> bool:
+        """Give a mirror whose link was deleted here to another link from the same source.  Returns whether to look
+        again."""
+        record = found.record
+        if self._links is None or record.life is not Life.MIRROR or record.link.link_id == link.link_id:
+            return False
+        if (facts.creation_id, facts.partitions) != (record.creation_id, len(record.partitions)):
+            return False
+        if any(one.link_id == record.link.link_id for one in await self._links.list()):
+            return False
+        # Whatever the former link still sends names another comparison, or other positions.
+        partitions = tuple(Equality(comparison=one.comparison + 1) for one in record.partitions)
+        await self._store(facts.name, replace(record, link=link, path=facts.path, partitions=partitions), found.version)
+        return True
 
     async def compare(self, link: LinkIdentity, name: StreamName, partition: int) -> TableState:
         """Begin a comparison of a partition.  Returns the state of the table."""
@@ -388,7 +409,7 @@ def _refusal(name: StreamName, found: _Found, link: LinkIdentity) -> TableState 
     if record.life is not Life.MIRROR:
         return TableState(name, MirrorStatus.PROMOTED, reason=f"{name} was promoted: clients change it now")
     if record.link.link_id != link.link_id:
-        return _refused(name, f"{name} is the mirror of another link, {record.link.name}")
+        return _refused(name, f"{name} is the mirror of another link, {record.link.name}: delete that link first")
     return None
 
 

@@ -14,6 +14,7 @@ from sarit.controller.model.records import State, TableRecord
 from sarit.core.errors import Exists
 from sarit.env.ports import Env
 from sarit.mirror.attached import LocalAttachedSource, LocalAttachedTarget
+from sarit.mirror.link_table import LinkTable
 from sarit.mirror.values import LinkIdentity
 from sarit.process.store_calls.in_process import InProcessSegments, InProcessTables
 from sarit.store.container.container import require_writable
@@ -37,6 +38,7 @@ class Installation:
     controller: Controller
     attached_source: LocalAttachedSource
     attached_target: LocalAttachedTarget
+    links: LinkTable
 
     @property
     def attached(self) -> Any:
@@ -107,12 +109,14 @@ async def installation(name: str, seed: int = 1) -> Installation:
     await controller.catalog.start()
     with suppress(Exists):
         await controller.scopes.create("_system")
+    links = LinkTable(tables, name)
     return Installation(
         name,
         store,
         controller,
         LocalAttachedSource(controller.catalog, name),
         LocalAttachedTarget(
-            controller.catalog, controller.scopes, controller.tables, controller.groups, segments, name
+            controller.catalog, controller.scopes, controller.tables, controller.groups, segments, name, links
         ),
+        links,
     )

@@ -3,6 +3,7 @@
 import asyncio
 import random
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -124,7 +125,8 @@ def test_what_is_no_mirror_of_this_table_by_this_link_is_refused_by_name():
         await edge.make_table("s", "mine")
         problems = await copy(edge, core)
         assert any("no link made" in one.text for one in problems)
-        loop, *_ = await copy(core, core, source=edge.attached_source, target=edge.attached_target)
+        back = replace(LINK, link_id=b"b" * 16, installation="core")
+        loop, *_ = await copy(core, core, link=back, source=edge.attached_source, target=edge.attached_target)
         assert "loop" in loop.text
 
     run(test)
@@ -411,5 +413,27 @@ def test_a_link_that_shall_copy_reader_groups_says_that_it_does_not():
         sides = Side(edge.attached_source), Side(core.attached_target)
         (problem,) = await AttachedCopy().copy(*sides, LINK, settings, "s", [])
         assert "reader groups are not copied" in problem.text
+
+    run(test)
+
+
+def test_a_mirror_goes_on_by_another_link_once_its_own_was_deleted_here():
+    async def test(edge, core):
+        await edge.make_table("s", "t")
+        (segment,) = await edge.segments("s", "t")
+        await edge.change(segment, aa="1")
+        await copy(edge, core)
+        former = (await state_of(edge, core)).partitions[0]
+        (refused,) = await copy(edge, core, link=OTHER_LINK)
+        assert "delete that link first" in refused.text
+        await core.links.delete(await core.links.get("to-core"))
+        await edge.change(segment, aa="2")
+        assert await copy(edge, core, link=OTHER_LINK) == []
+        (mirror,) = await core.segments("s", "t")
+        assert await core.rows(mirror) == {b"aa": b"2"}
+        late = TableWrite(TableChanges(T, 0, NO_POSITION, 0, ((b"aa", b"late"),)), former)
+        assert (await core.attached_target.write_table(LINK, "s", late)).status is MirrorStatus.REFUSED
+        assert await core.attached_target.promote_attached(LINK, "s") == []
+        assert await core.rows(mirror) == {b"aa": b"2"}
 
     run(test)
