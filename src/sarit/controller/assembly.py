@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from sarit.controller.jobs import Kinds
     from sarit.controller.ports import Segments, Tables
     from sarit.controller.statistics import ControllerStatistics
+    from sarit.core.names import StreamName
     from sarit.env.ports import Env
     from sarit.rpc.handlers import Handler
     from sarit.security.permissions import Caller
@@ -78,8 +79,11 @@ class Controller:
         self, tables: Tables, segments: Segments, env: Env, advertised: Address, times: Times = DEFAULT_TIMES,
         members: Callable[[], Sequence[Address]] | None = None, access: Access | None = None,
         use_quotas: Callable[[Quotas], Awaitable[None]] | None = None, kinds: Kinds | None = None,
+        finish_round: Callable[[StreamName], Awaitable[None]] | None = None,
     ) -> None:  # fmt: skip
         """`members`: returns the known addresses of all controllers on these tables; None: this one is alone.
+
+        `finish_round`: carries out what a link has decided for a mirror (`mirror/round_steps.py`); None: no links.
 
         `use_quotas`: gives quotas to the stores; None: no quotas are enforced.
 
@@ -115,8 +119,9 @@ class Controller:
         self.growth = Growth(segments)
         self.timeline = Timeline(self.catalog, segments, times.timeline_interval, env, assignment, self.growth)
         self.recovery_sweeper = RecoverySweeper(
-            self.catalog, self.scopes, self.groups, self.tables, self.streams, self.transactions, env, assignment
-        )
+            self.catalog, self.scopes, self.groups, self.tables, self.streams, self.transactions, env, assignment,
+            finish_round,
+        )  # fmt: skip
         self._background = Background.critical(_log, "background work of the controller")
 
     @property

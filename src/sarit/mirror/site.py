@@ -48,6 +48,8 @@ class MirrorSite:
             catalog, controller.streams, controller.scopes, segments, env, installation, attached, self.links
         )
         self.target = cast("MirrorTarget", target)
+        # Carries out what was decided for a mirror.
+        self.finish_round = target.finish_round
         self._env = env
 
     def __repr__(self) -> str:

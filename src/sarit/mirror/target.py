@@ -15,10 +15,11 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
+from sarit.controller import keys
 from sarit.controller.model.epochs import creation_epoch
 from sarit.controller.model.records import State
 from sarit.controller.runner import gather_all
-from sarit.core.errors import Conflict, Invalid, NotFound, SaritError, Sealed
+from sarit.core.errors import Conflict, Invalid, NotFound, SaritError, Sealed, Unavailable
 from sarit.core.names import SegmentId
 from sarit.mirror.beginnings import Beginnings, refusal, refused
 from sarit.mirror.compression import compresses
@@ -285,7 +286,12 @@ class LocalTarget:
             await self._steps.merge_one(mirror, segment, bases[segment], one.after[segment])
             return mirror
         row = replace(mirror.row, decided=replace(one, head={}))
-        return await self._steps.carry_out(await self._mirrors.store(mirror, row=row))
+        # Enter the round before it is decided: after a crash, the sweeper finds it by this entry, and carries it out.
+        catalog, entry = self._streams.catalog, keys.pending_stream_key(one.name)
+        entered = await catalog.index_pending(entry)
+        done = await self._steps.carry_out(await self._mirrors.store(mirror, row=row))
+        await catalog.remove_pending_if_unchanged(entry, entered)
+        return done
 
     async def drop(self, link: LinkIdentity, scope: str, segments: Sequence[tuple[StreamName, int]]) -> None:
         """Delete what is staged for segments, unless a round with it is decided."""
@@ -310,6 +316,16 @@ class LocalTarget:
             for (s, name), info in zip(names.items(), infos, strict=True)
         }
         await self._staging.drop(bases)
+
+    async def finish_round(self, name: StreamName) -> None:
+        """Carry out the round that is decided for a mirror.  Raises Unavailable."""
+
+        async def work(mirror: Mirror | None) -> Outcome | None:
+            ready = MirrorState(name, MirrorStatus.READY)
+            return ready if mirror is None else await self._steps.carry_out(mirror)
+
+        if isinstance(found := await self._locked(name, work), MirrorState) and found.status is MirrorStatus.BUSY:
+            raise Unavailable(found.reason)
 
     async def resolve(self, name: StreamName) -> None:
         """Finish the round that is decided for a mirror, and delete what is staged of one that is not.

@@ -118,7 +118,7 @@ class ControllerRole:
         self.controller = Controller(
             stores.tables, stores.segments, env, address, settings.times, members, access=self._access,
             use_quotas=stores.use_quotas if settings.quotas else None,
-            kinds=_kinds(settings.jobs, runners),
+            kinds=_kinds(settings.jobs, runners), finish_round=lambda name: self.mirror.finish_round(name),
         )  # fmt: skip
         # The parts of links to other installations.
         runs_jobs = bool(runners) or settings.jobs is not None

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from sarit.controller.assembly import Controller
     from sarit.controller.ports import Tables
+    from sarit.core.names import StreamName
     from sarit.env.ports import Env
     from sarit.mirror.link_service import LinkService
     from sarit.mirror.site import MirrorSite
@@ -45,6 +46,10 @@ class LateSite:
 
             self._made = MirrorSite(self._controller, self._tables, self._env, self._installation)
         return self._made
+
+    async def finish_round(self, name: StreamName) -> None:
+        """Carry out the round that is decided for a mirror.  Raises Unavailable."""
+        await self().finish_round(name)
 
     def links(self) -> LinkService:
         """Return what administrators do with links.  Raises Invalid: the installation has no id."""

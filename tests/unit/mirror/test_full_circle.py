@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sarit.controller.limits import PROMOTED_EPOCHS
+from sarit.controller.limits import PROMOTED_EPOCHS, RECOVERY_GRACE_SECONDS
 from sarit.controller.model.records import State
 from sarit.core.errors import Invalid, Unavailable
 from sarit.core.names import SegmentId, StreamName, staging_segment
@@ -253,27 +253,52 @@ def test_both_sides_say_that_they_compress() -> None:
     run(check())
 
 
+async def decided_round(monkeypatch: pytest.MonkeyPatch) -> Side:
+    """Return a target whose controller died when it had decided a round of two segments."""
+    edge, core = await side("edge", 1), await side("core", 2)
+    await edge.controller.scopes.create("s")
+    await edge.controller.streams.create(STREAM, config(2))
+    for at, data in ((0, b"one"), (1, b"two")):
+        await edge.append(at, data)
+    one = await stage(edge, core, UP, await begun(edge, core, UP))
+    assert one is not None
+    with monkeypatch.context() as patch:
+
+        async def dies(*_: object) -> None:
+            raise Unavailable("the controller died when the round was decided")
+
+        patch.setattr(RoundSteps, "_finish_epoch", dies)
+        with pytest.raises(Unavailable, match="died"):
+            await core.target.finish(UP, "s", [one])
+    assert await copied(core) == [b"", b""]
+    return core
+
+
+async def copied(core: Side) -> list[bytes]:
+    data = await core.data()
+    return [data[segment(number).rpartition("/")[2]] for number in (0, 1)]
+
+
 def test_a_promotion_finishes_a_round_that_was_decided(monkeypatch: pytest.MonkeyPatch) -> None:
     async def check() -> None:
-        edge, core = await side("edge", 1), await side("core", 2)
-        await edge.controller.scopes.create("s")
-        await edge.controller.streams.create(STREAM, config(2))
-        for at, data in ((0, b"one"), (1, b"two")):
-            await edge.append(at, data)
-        one = await stage(edge, core, UP, await begun(edge, core, UP))
-        assert one is not None
-        with monkeypatch.context() as patch:
-
-            async def dies(*_: object) -> None:
-                raise Unavailable("the controller died when the round was decided")
-
-            patch.setattr(RoundSteps, "_finish_epoch", dies)
-            with pytest.raises(Unavailable, match="died"):
-                await core.target.finish(UP, "s", [one])
-        copied = [segment(0).rpartition("/")[2], segment(1).rpartition("/")[2]]
-        assert [(await core.data())[name] for name in copied] == [b"", b""]
+        core = await decided_round(monkeypatch)
         (state,) = await core.target.promote(UP, "s", [STREAM])
         assert state.status is MirrorStatus.PROMOTED
-        assert [(await core.data())[name] for name in copied] == [b"one", b"two"]
+        assert await copied(core) == [b"one", b"two"]
+
+    run(check())
+
+
+def test_a_decided_round_is_carried_out_though_its_link_stays_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def check() -> None:
+        core = await decided_round(monkeypatch)
+        sweeper = core.controller.recovery_sweeper
+        sweeper._finish_round = core.target.finish_round
+        await sweeper.sweep()
+        assert await copied(core) == [b"", b""]  # the controller that decided it may be at work
+        core.world.env.clock.seconds += RECOVERY_GRACE_SECONDS
+        await sweeper.sweep()
+        assert await copied(core) == [b"one", b"two"]
+        assert await core.controller.catalog.pending_work() == []
 
     run(check())

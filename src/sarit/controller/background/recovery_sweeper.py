@@ -46,7 +46,10 @@ class RecoverySweeper:
     def __init__(
         self, catalog: Catalog, scopes: Scopes, groups: Groups, tables: KeyValueTables, streams: Streams,
         transactions: Transactions, env: Env, assignment: Assignment,
+        finish_round: Callable[[StreamName], Awaitable[None]] | None = None,
     ) -> None:  # fmt: skip
+        """`finish_round`: carries out the round that is decided for a mirror; None: there are no links."""
+        self._finish_round = finish_round
         self._assignment = assignment
         self._catalog = catalog
         self._scopes = scopes
@@ -142,6 +145,10 @@ class RecoverySweeper:
             return await self._groups.recover(name.scope, name.stream)
         if key.startswith(keys.PENDING_TABLES):
             return await self._tables.recover(name.scope, name.stream)
+        if self._finish_round is not None:
+            found = await self._catalog.find(name)
+            if found is not None and found.record.mirrored:
+                await self._finish_round(name)
         return await self._streams.recover(name)
 
     async def _recover_transaction(self, key: bytes, version: int) -> None:
