@@ -7,7 +7,7 @@ import os
 import socket
 import struct
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from sarit.client import aio
@@ -27,9 +27,11 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
     from pathlib import Path
 
+    from sarit.controller.model.epochs import Epoch
     from sarit.core.links import LinkInfo
     from sarit.core.names import StreamName
     from sarit.mirror.sides import MirrorSource
+    from sarit.mirror.values import StreamFacts
 
 _PIECE_BYTES: Final = 64 * 1024
 _RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
@@ -145,13 +147,25 @@ class LinkProxy:
 
 
 @dataclass(frozen=True)
+class Outline:
+    """What an installation has of a stream at a clean moment, without its bytes.  `closed`: segments that do not grow
+    any more."""
+
+    facts: StreamFacts
+    epochs: tuple[Epoch, ...]
+    lengths: dict[int, int]
+    closed: frozenset[int]
+
+
+@dataclass(frozen=True)
 class Whole:
     """All that an installation has of a stream: its epochs, and the bytes of each segment with their start."""
 
     creation_id: bytes
-    epochs: tuple[object, ...]
+    epochs: tuple[Epoch, ...]
     segments: dict[int, tuple[int, bytes]]
     sealed: bool
+    closed: frozenset[int] = field(default=frozenset(), compare=False)
 
     @property
     def size(self) -> int:
@@ -159,25 +173,33 @@ class Whole:
         return sum(len(data) for _, data in self.segments.values())
 
 
-async def whole(source: MirrorSource, name: StreamName) -> Whole | None:
-    """Return a stream as an installation has it now; None: it has no such stream."""
+async def outline(source: MirrorSource, name: StreamName) -> Outline | None:
+    """Return what an installation has of a stream now; None: it has no such stream."""
     (facts,) = await source.facts(name.scope, [name], FROM_HEAD)
     if facts is None:
         return None
     epochs = [facts.first]
     position, lengths = Position(name, facts.first.number, facts.head), dict(facts.head)
+    closed: frozenset[int] = frozenset()
     while True:
         (offer,) = await source.offers(name.scope, [position], WHOLE)
         if offer is None:
             return None
         epochs += offer.epochs
         lengths |= offer.lengths
+        closed |= offer.sealed
         last = epochs[-1]
         position = Position(name, last.number, {s: at for s, at in lengths.items() if s in last.ids})
         if not offer.more:
-            break
-    segments = {}
-    for segment, end in sorted(lengths.items()):
+            return Outline(facts, tuple(epochs), lengths, closed)
+
+
+async def whole(source: MirrorSource, name: StreamName) -> Whole | None:
+    """Return a stream as an installation has it now, with all its bytes; None: it has no such stream."""
+    if (found := await outline(source, name)) is None:
+        return None
+    facts, segments = found.facts, {}
+    for segment, end in sorted(found.lengths.items()):
         start = at = facts.head.get(segment, 0)
         data = b""
         while at < end:
@@ -185,7 +207,7 @@ async def whole(source: MirrorSource, name: StreamName) -> Whole | None:
             data += piece
             at += len(piece)
         segments[segment] = start, data
-    return Whole(facts.creation_id, tuple(epochs), segments, facts.sealed)
+    return Whole(facts.creation_id, found.epochs, segments, facts.sealed, found.closed)
 
 
 @dataclass(frozen=True)
@@ -234,6 +256,14 @@ class Installation:
             return await whole(RemoteSource(self._peer), name)
         except SaritError:
             return None
+
+    async def size(self, name: StreamName) -> int:
+        """Return how many bytes it has of a stream; -1: it has no such stream, or it is away."""
+        try:
+            found = await outline(RemoteSource(self._peer), name)
+        except SaritError:
+            return -1
+        return -1 if found is None else sum(found.lengths.values())
 
     async def link(self, name: str, direction: Direction, peer: str, **chosen: object) -> LinkInfo:
         """Create a link."""
