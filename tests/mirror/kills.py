@@ -46,7 +46,7 @@ FOUR: Final = StreamName(SCOPE, "four")
 NAMES: Final = (ONE, FOUR)
 LINK: Final = "north"
 DELAY_SECONDS: Final = 0.002
-FAULTS_BETWEEN_LOOKS: Final = 5
+FAULTS_BETWEEN_COMPARISONS: Final = 5
 FAULTS_BETWEEN_SCALES: Final = 7
 _FRAME_BYTES: Final = 8
 _PADDING: Final = b"." * 180
@@ -69,7 +69,7 @@ class Result:
 
     struck: Counter[str] = field(default_factory=Counter)
     broken: int = 0
-    looks: int = 0
+    comparisons: int = 0
     scales: int = 0
     events: int = 0
     transactions: int = 0
@@ -84,7 +84,7 @@ class Result:
         waits = f"{median(self.waits):.1f} s, {max(self.waits):.1f} s at most" if self.waits else "not measured"
         return (
             f"{faults}; {self.broken} connections broken, {self.scales} scales, {self.events} events, "
-            f"{self.transactions} transactions, {self.bytes} bytes, {self.looks} looks; caught up after {waits}; "
+            f"{self.transactions} transactions, {self.bytes} bytes, {self.comparisons} comparisons; caught up after {waits}; "
             f"{len(self.violations)} violations; {self.seconds:.0f} s"
         )
 
@@ -239,8 +239,8 @@ class Site:
                 self._scale()
             await self._strike(what)
             wait = await self._caught_up() if self._draw.random() < 0.5 else -1.0
-            if turn % FAULTS_BETWEEN_LOOKS == 0:
-                await self.look()
+            if turn % FAULTS_BETWEEN_COMPARISONS == 0:
+                await self.compare()
             if self._plan.verbose:
                 caught_up = f", caught up after {wait:.1f} s" if wait >= 0 else ""
                 print(f"  {turn}: {what}{caught_up}", flush=True)
@@ -287,7 +287,7 @@ class Site:
         self.result.waits.append(time.monotonic() - began)
         return self.result.waits[-1]
 
-    async def look(self) -> None:
+    async def compare(self) -> None:
         """Read both sides, the mirror first, and judge."""
         for name in NAMES:
             mirror, source = await self.core.whole(name), await self.edge.whole(name)
@@ -305,7 +305,7 @@ class Site:
         except ValueError as error:
             found.append(Violation("half", f"{name}: {error}"))
         self.result.violations += found
-        self.result.looks += 1
+        self.result.comparisons += 1
         self._last[name] = seen
 
     async def end(self, loads: list[Load]) -> None:

@@ -24,7 +24,7 @@ def test_mirror_is_the_source_after_cuts_and_kills(tmp_path, direction):
     assert result.struck.total() == CUTS + KILLS
     assert result.broken
     assert result.scales
-    assert result.looks > len(NAMES)
+    assert result.comparisons > len(NAMES)
     assert min(result.events, result.transactions) > 10
 
 
