@@ -84,8 +84,8 @@ class Result:
         waits = f"{median(self.waits):.1f} s, {max(self.waits):.1f} s at most" if self.waits else "not measured"
         return (
             f"{faults}; {self.broken} connections broken, {self.scales} scales, {self.events} events, "
-            f"{self.transactions} transactions, {self.bytes} bytes, {self.comparisons} comparisons; caught up after {waits}; "
-            f"{len(self.violations)} violations; {self.seconds:.0f} s"
+            f"{self.transactions} transactions, {self.bytes} bytes, {self.comparisons} comparisons; "
+            f"caught up after {waits}; {len(self.violations)} violations; {self.seconds:.0f} s"
         )
 
 
