@@ -150,6 +150,14 @@ ROWS: Final = {
              "{{stream}}"),
         _one("Stopped", "short", "max by (stream, problem) (sarit_iceberg_stopped{$$})", "{{stream}} {{problem}}"),
     ),
+    "Links to other installations": (
+        _one("Up", "short", "max by (link) (sarit_link_up{$$})", "{{link}}"),
+        _one("Behind the sources", "bytes", "topk(12, max by (link) (sarit_link_lag_bytes{$$}))", "{{link}}"),
+        _one("Age of what is not copied", "s", "topk(12, max by (link) (sarit_link_lag_seconds{$$}))", "{{link}}"),
+        _one("Copied", "Bps", f"topk(12, {_rate('sarit_link_copied_bytes_total', 'link')})", "{{link}}"),
+        _one("Lost", "bytes", "max by (link) (sarit_link_lost_bytes_total{$$})", "{{link}}"),
+        _one("Streams that are not copied", "short", "max by (link) (sarit_link_failing_streams{$$})", "{{link}}"),
+    ),
     "Transactions": (
         Panel("Transactions per second", "short", tuple(
             (f"sum(rate(sarit_transactions_{event}_total{{$$}}[$__rate_interval]))", event)

@@ -202,6 +202,15 @@ SECTIONS: Final = {
         _counter("sarit_iceberg_gap_bytes_total", "Bytes that were truncated before they were committed", "stream"),
         _gauge("sarit_iceberg_tables_not_measured", "Tables of this process beyond the bound, which have no series"),
     ),
+    "Links to other installations": (
+        _gauge("sarit_link_up", "1: the peer answers; no series while the link is paused", "link"),
+        _gauge("sarit_link_lag_bytes", "Bytes that the source has and the mirrors have not", "link"),
+        _gauge("sarit_link_lag_seconds", "Age of the oldest of them", "link"),
+        _counter("sarit_link_copied_bytes_total", "Bytes of streams that were copied, since the link exists", "link"),
+        _counter("sarit_link_lost_bytes_total", "Bytes that the source dropped before they were copied, since then",
+                 "link"),
+        _gauge("sarit_link_failing_streams", "Streams and tables that are not copied because of a problem", "link"),
+    ),
     "Transactions": (
         _counter("sarit_transactions_begun_total", "Transactions that were begun"),
         _counter("sarit_transactions_committed_total", "Transactions whose events became visible"),

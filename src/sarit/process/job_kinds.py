@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from sarit.admin.exposition import Sample
+    from sarit.admin.reasons import Reason
     from sarit.client.aio import Client
     from sarit.controller.jobs import Job, JobKey, Runner, Save
     from sarit.env.ports import Env
@@ -78,13 +79,18 @@ class JobStatistics:
         self.runs = Counter[str]()
         self.failures = Counter[str]()
         self.sources: list[Callable[[], Iterable[Sample]]] = []
+        self.reasons: list[Callable[[], Iterable[Reason]]] = []
 
     def __repr__(self) -> str:
         return f"<JobStatistics, {sum(self.runs.values())} runs, {sum(self.failures.values())} failures>"
 
-    def add(self, source: Callable[[], Iterable[Sample]]) -> None:
-        """Add the metrics of a kind's own; `source` is called at each scrape."""
+    def add(
+        self, source: Callable[[], Iterable[Sample]], reasons: Callable[[], Iterable[Reason]] | None = None
+    ) -> None:  # fmt: skip
+        """Add the metrics of a kind's own; `source` is called at each scrape, `reasons` whenever health is asked."""
         self.sources.append(source)
+        if reasons is not None:
+            self.reasons.append(reasons)
 
 
 @dataclass(frozen=True, slots=True)

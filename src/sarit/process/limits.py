@@ -171,5 +171,7 @@ MAX_BATCH_WRITE_BYTES: Final = 4 * MIB
 # How often a link's row is read, and its status saved.
 LINK_POLL_SECONDS: Final = 2.0
 LINK_STATUS_SECONDS: Final = 5.0
+# A link that has been down for so long is a reason of the process's health.
+LINK_FAILING_SECONDS: Final = 300.0
 # For how long a link that has ended tells its source that nothing is to be kept for it.
 LINK_RELEASE_SECONDS: Final = 10.0

@@ -99,15 +99,17 @@ class WorkerRole:
             yield from source()
 
     def reasons(self) -> list[Reason]:
-        """Return the jobs that have failed for long: their work waits, and nothing else of the process."""
+        """Return the jobs that have failed for long, and what kinds of jobs report: their work waits, and nothing else
+        of the process."""
         now = self._clock.monotonic()
         text = "it fails for {0:.0f} s: {1}"
-        return [
+        failing = [
             Reason("job-fails", f"job {key}", text.format(now - work.failed_since, work.problem), ready=True)
             for key, work in self._works.items()
             if work.failed_since is not None and work.state == "failing" and not work.task.done()
             and now - work.failed_since >= JOB_FAILING_SECONDS
         ]  # fmt: skip
+        return failing + [reason for source in self.statistics.reasons for reason in source()]
 
     def start(self) -> None:
         """Follow the index of jobs from now on."""

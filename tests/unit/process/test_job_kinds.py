@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from sarit.admin.reasons import Reason
 from sarit.client import aio
 from sarit.core.errors import Invalid, NotFound
 from sarit.env.real import real_env
@@ -130,7 +131,10 @@ def test_metrics_and_health_distinguish_a_job_that_fails_from_one_that_works(tmp
             await asyncio.sleep(0.02)
         assert [(one.code, one.part, one.ready) for one in reasons] == [("job-fails", "job s/t/count/main", True)]
         assert reasons[0].text.endswith("the warehouse is away")
+        worker.statistics.add(lambda: [("sarit_link_up", ("l",), 0)], lambda: [Reason("link-down", "link l", "")])
+        assert [one.code for one in worker.reasons()] == ["job-fails", "link-down"]
         found = counted(node)
+        assert found["sarit_link_up", "l"] == 0
         assert (found["sarit_jobs", "count", "failing"], found["sarit_jobs", "count", "running"]) == (1, 1)
         assert found["sarit_job_runs_total", "count"] > found["sarit_job_failures_total", "count"] >= 3
         await write(client, 1)

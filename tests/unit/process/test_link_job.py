@@ -17,6 +17,7 @@ from sarit.mirror.link_table import job_of
 from sarit.mirror.links import Direction, Link, LinkSettings, LinkState, LinkStatus, Role
 from sarit.process.job_kinds import JobConfig
 from sarit.process.jobs import link as kind
+from sarit.process.limits import LINK_FAILING_SECONDS, SERIES_AFTER_END_SECONDS
 from simulation.world import run_world
 from tests.unit.mirror.memory_sides import MemorySource, MemoryTarget
 
@@ -298,3 +299,56 @@ def test_jobs_of_links_are_created_by_links_alone() -> None:
     for key, settings in ((job_of("link"), b"short"), (JobKey("link", NAME, "link"), LINK_ID)):
         with pytest.raises(Invalid, match="create links with `sarit link create`"):
             kind.check(key, settings, JobConfig())
+
+
+def test_metrics_and_health_say_how_a_link_is() -> None:
+    async def main(world: World) -> None:
+        scene = Scene(world)
+        watch = scene.jobs.watch
+
+        def found() -> dict[str, float]:
+            return {name: value for name, labels, value in watch.samples() if labels == ("link",)}
+
+        scene.source.create("scope/one").append(0, b"abc")
+        scene.refused = Invalid("there is no file /etc/link")
+        async with scene.running() as task:
+            await asyncio.sleep(LINK_FAILING_SECONDS - 10)
+            assert found()["sarit_link_up"] == 0
+            assert not watch.reasons()
+            await asyncio.sleep(20)
+            (reason,) = watch.reasons()
+            assert (reason.code, reason.part, reason.ready) == ("link-down", "link link", True)
+            assert reason.text.endswith("there is no file /etc/link")
+            scene.refused = None
+            await scene.until(lambda: found()["sarit_link_copied_bytes_total"] == 3)
+            assert not watch.reasons()
+            assert found() == {
+                "sarit_link_up": 1, "sarit_link_lag_bytes": 0, "sarit_link_lag_seconds": 0,
+                "sarit_link_copied_bytes_total": 3, "sarit_link_lost_bytes_total": 0, "sarit_link_failing_streams": 0,
+            }  # fmt: skip
+            scene.links.change(state=LinkState.PAUSED)
+            await asyncio.sleep(LINK_FAILING_SECONDS + 10)
+            assert set(found()) == {"sarit_link_copied_bytes_total", "sarit_link_lost_bytes_total"}
+            assert not watch.reasons()
+            scene.links.link = None
+            await scene.until(task.done)
+        assert not found()
+
+    run(main)
+
+
+def test_a_link_whose_run_failed_is_down_and_then_forgotten() -> None:
+    async def main(world: World) -> None:
+        scene = Scene(world)
+        scene.source.create("scope/one").append(0, b"abc")
+        async with scene.running() as task:
+            await scene.until(lambda: scene.status.up)
+            scene.refused = RuntimeError("a defect")
+            assert scene.links.link is not None
+            scene.links.change(settings=replace(scene.links.link.settings, window="00:00-23:59"))
+            await scene.until(task.done)
+        assert ("sarit_link_up", ("link",), 0) in list(scene.jobs.watch.samples())
+        await asyncio.sleep(SERIES_AFTER_END_SECONDS + 1)
+        assert not list(scene.jobs.watch.samples())
+
+    run(main)

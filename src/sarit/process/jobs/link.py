@@ -25,6 +25,7 @@ from sarit.mirror.link_table import stream_of
 from sarit.mirror.links import Direction, LinkState, LinkStatus, Role
 from sarit.mirror.remote import RemoteSource, RemoteTarget
 from sarit.mirror.values import LinkIdentity
+from sarit.process.jobs.link_watch import LinkWatch
 from sarit.process.limits import LINK_POLL_SECONDS, LINK_RELEASE_SECONDS, LINK_STATUS_SECONDS
 
 if TYPE_CHECKING:
@@ -69,8 +70,10 @@ def describe(state: bytes) -> dict[str, str]:
 
 
 def runner(world: JobWorld) -> Runner:
-    """Return what runs the jobs of this kind."""
-    return LinkJobs(world.mirror, world.env, PeerSides).run
+    """Return what runs the jobs of this kind, and add their metrics and their health to those of the process."""
+    jobs = LinkJobs(world.mirror, world.env, PeerSides)
+    world.statistics.add(jobs.watch.samples, jobs.watch.reasons)
+    return jobs.run
 
 
 class PeerSides:
@@ -101,12 +104,24 @@ class LinkJobs:
         self._env = env
         self._connect = connect
         self.copiers: dict[str, Copier] = {}  # of the links that run here, by name
+        self.watch = LinkWatch(env.clock)
 
     def __repr__(self) -> str:
         return f"<LinkJobs, {len(self.copiers)} run>"
 
     async def run(self, job: Job, save: Save) -> None:
         """Carry out a link until it is promoted or deleted.  Raises Fenced, Unavailable."""
+        try:
+            await self._run(job, save)
+        except (Fenced, asyncio.CancelledError):
+            self.watch.forget(job.key.name)
+            raise
+        except BaseException:
+            self.watch.fail(job.key.name)
+            raise
+        self.watch.forget(job.key.name)
+
+    async def _run(self, job: Job, save: Save) -> None:
         site, name = self._site(), job.key.name
         saved = _Saved(save, decode_status(job.state) if job.state else LinkStatus(), self._env)
         bound: HoldBound | None = None
@@ -121,7 +136,7 @@ class LinkJobs:
                 await saved.put(replace(saved.status, up=False, lag_bytes=0, lag_seconds=0.0, note="it is promoted"))
                 return
             if link.state is LinkState.PAUSED:
-                await saved.put(replace(saved.status, up=False, note="it is paused"))
+                await self._note(name, saved, replace(saved.status, up=False, note="it is paused"), copies=False)
                 await bound.check()
                 await asyncio.sleep(LINK_POLL_SECONDS)
             elif await self._copy(site, link, saved, bound):
@@ -133,7 +148,7 @@ class LinkJobs:
             sides = self._connect(site, link)
         except Invalid as error:  # for example, there is no file with its password now
             note = cut_text(str(error), MAX_LINK_NOTE_CHARACTERS)
-            await saved.put(replace(saved.status, up=False, note=note))
+            await self._note(link.name, saved, replace(saved.status, up=False, note=note))
             await bound.check()
             await asyncio.sleep(LINK_POLL_SECONDS)
             return False
@@ -155,7 +170,7 @@ class LinkJobs:
         try:
             while not task.done():
                 await asyncio.wait([task], timeout=LINK_POLL_SECONDS)
-                await saved.put(copier.status())
+                await self._note(link.name, saved, copier.status())
                 await bound.check()
                 if not task.done() and _is_changed(link, found := await site.links.get(link.name)):
                     ended = _has_ended(link, found)
@@ -176,6 +191,10 @@ class LinkJobs:
                         await copier.release()
             with suppress(SaritError):
                 await sides.close()
+
+    async def _note(self, name: str, saved: _Saved, status: LinkStatus, *, copies: bool = True) -> None:
+        self.watch.note(name, status, copies=copies)
+        await saved.put(status)
 
     async def _set_promoted(self, site: MirrorSite, name: str, link_id: bytes) -> None:
         found = await site.links.get(name)

@@ -12,6 +12,7 @@ A reason takes the process out of service (`/readyz` answers 503) while requests
 | few-bookies | fewer bookies are registered than a ledger has | yes |
 | storage-away | chunks are not written; no as soon as appends wait for it | yes |
 | job-fails | a background job has failed for JOB_FAILING_SECONDS | yes |
+| link-down | a link to another installation has been down for LINK_FAILING_SECONDS | yes |
 | no-lease | the store is not a member of its cluster: not yet, or not any more | no |
 | zookeeper-away | the session is interrupted; no as soon as the lease is lost, and with it the containers | yes |
 | damaged-pieces | parts of some segments cannot be read | yes |
