@@ -13,6 +13,7 @@ from sarit.controller.times import Times
 from sarit.env.real import real_env
 from sarit.process.observation.console_view import StandaloneView
 from sarit.process.observation.health import Health
+from sarit.process.ownership.claims import claim_directory
 from sarit.process.settings import NodeConfig
 from sarit.process.standalone import open_node
 
@@ -40,8 +41,9 @@ async def serving(
 ):  # fmt: skip
     """A node and its console, not listening.  `schemas`: a schema registry to show.  `queries`: runs those of it."""
     env = real_env()
-    config = NodeConfig(str(directory), controller_port=0, store_port=0, times=times or Times())
-    node = await open_node(config.validated(), env)
+    config = NodeConfig(str(directory), controller_port=0, store_port=0, times=times or Times()).validated()
+    claim = claim_directory(config, env)  # without an id a node has no links
+    node = await open_node(config, env, claim)
     await node.start()
     client = await aio.connect(f"127.0.0.1:{node.controller_port}")
     health = Health("the node", env.clock)
@@ -56,6 +58,7 @@ async def serving(
         await callers.close()
         await client.close()
         await node.stop()
+        claim.lock.close()
 
 
 @asynccontextmanager

@@ -26,7 +26,7 @@ TIMES = Times(ScalingTimes().shrunk(40), timeline_interval=5.0)
 PLACES = (
     "overview", "streams", "streams/shop/orders", "streams/shop/orders/events", "streams/shop/orders/search",
     "streams/shop/payments/config", "streams/shop/payments/transactions", "groups", "groups/shop/billing", "tables",
-    "tables/shop/prices", "query", "schemas", "schemas/~/shop.orders?version=2&with=1", "cluster", "settings",
+    "tables/shop/prices", "query", "schemas", "schemas/~/shop.orders?version=2&with=1", "links", "cluster", "settings",
 )  # fmt: skip
 SCRIPTS = (
     "<script>window.pwned = 1</script>",

@@ -125,3 +125,18 @@ def test_rights_are_those_of_the_rules(tmp_path) -> None:
             assert not controller.may_change(Caller("alice"), resource)
 
     asyncio.run(main())
+
+
+def test_links_are_for_administrators(tmp_path) -> None:
+    async def main() -> None:
+        async with serving(tmp_path, tls=False) as http, http.as_user() as roots, http.as_user() as bobs:
+            root, bob = await User(roots, "root").log_in(), await User(bobs, "bob").log_in()
+            assert (await root.get("/session"))["links"] is True
+            assert (await bob.get("/session"))["links"] is False
+            for method, path in (("GET", "/links"), ("GET", "/links/a"), ("POST", "/links/a/pause"),
+                                 ("POST", "/links/a/resume")):  # fmt: skip
+                assert await bob.status(method, path, {}) == 403, path
+                # The node of this test has no id, and so no links: an administrator gets that answer.
+                assert await root.status(method, path, {}) in (400, 404), path
+
+    asyncio.run(main())

@@ -19,6 +19,7 @@ from sarit.admin.console.documents import text_of
 from sarit.admin.console.groups import GroupCalls
 from sarit.admin.console.guard import Guard
 from sarit.admin.console.limits import CONSOLE_KEEP_ALIVE_SECONDS, CONSOLE_OVERVIEW_SECONDS
+from sarit.admin.console.links import LinkCalls
 from sarit.admin.console.names import NameLists
 from sarit.admin.console.permissions import Rights
 from sarit.admin.console.query import QUERY_PATH, QueryCalls
@@ -199,6 +200,7 @@ class Console:
         return {
             "token": self._token(request.scope), "writes": self._writes, "user": user,
             "schemas": self._schemas is not None, "queries": self._queries is not None,
+            "links": Rights(self._node, asker.caller).changes_everything(),
         }  # fmt: skip
 
 
@@ -226,6 +228,7 @@ class _Calls:
             GroupCalls(client, lists, rights),
             TableCalls(client, lists, rights),
             ClusterCalls(client, node, rights),
+            LinkCalls(client),
         ]
         if schemas is not None:
             families.append(SchemaCalls(schemas, asker.caller))

@@ -51,6 +51,7 @@ export const ICONS = {
   tables: "M4 5h16v14H4zM4 10h16M4 14.500h16M10 5v14",
   query: "M4 6l6 6-6 6M12 18h8",
   schemas: "M6 3h9l4 4v14H6zM15 3v4h4M9 12h7M9 16h5",
+  links: "M10 14a4 4 0 0 0 6 0l3-3a4 4 0 0 0-6-6l-1.500 1.500M14 10a4 4 0 0 0-6 0l-3 3a4 4 0 0 0 6 6l1.500-1.500",
   cluster: "M12 3v5M12 8l-6 6M12 8l6 6M9.500 3h5M3 14h6v6H3zM15 14h6v6h-6z",
   settings: "M4 7h9M17 7h3M4 17h3M11 17h9M15 7m-2 0a2 2 0 1 0 4 0a2 2 0 1 0-4 0M9 17m-2 0a2 2 0 1 0 4 0a2 2 0 1 0-4 0",
   auto: "M12 4a8 8 0 1 0 0 16zM12 4a8 8 0 0 1 0 16",

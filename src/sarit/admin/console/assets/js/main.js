@@ -6,6 +6,7 @@ import { visible } from "./format.js";
 import { failure } from "./parts.js";
 import { cluster } from "./views/cluster.js";
 import { groups, group } from "./views/groups.js";
+import { link, links } from "./views/links.js";
 import { logIn } from "./views/login.js";
 import { overview } from "./views/overview.js";
 import { query } from "./views/query.js";
@@ -15,15 +16,15 @@ import { stream } from "./views/stream.js";
 import { streams } from "./views/streams.js";
 import { table, tables } from "./views/tables.js";
 
-const PLACES = [["overview", "Overview"], ["streams", "Streams"], ["groups", "Groups"], ["tables", "Tables"], ["query", "Query"], ["schemas", "Schemas"], ["cluster", "Cluster"], ["settings", "Settings"]];
+const PLACES = [["overview", "Overview"], ["streams", "Streams"], ["groups", "Groups"], ["tables", "Tables"], ["query", "Query"], ["schemas", "Schemas"], ["links", "Links"], ["cluster", "Cluster"], ["settings", "Settings"]];
 
-// Places that not every process has, and which field of the session says that this one does.
-const OPTIONAL = { schemas: "schemas", query: "queries" };
+// Places that not every process has, or that not everybody may see, and the field of the session that says so.
+const OPTIONAL = { schemas: "schemas", query: "queries", links: "links" };
 
 // First part of the path -> number of further parts -> view.
 const ROUTES = {
   overview: { 0: overview }, streams: { 0: streams, 2: stream, 3: stream }, groups: { 0: groups, 2: group },
-  tables: { 0: tables, 2: table }, query: { 0: query }, schemas: { 0: schemas, 2: schema }, cluster: { 0: cluster }, settings: { 0: settings },
+  tables: { 0: tables, 2: table }, query: { 0: query }, schemas: { 0: schemas, 2: schema }, links: { 0: links, 1: link }, cluster: { 0: cluster }, settings: { 0: settings },
 };
 
 const main = document.getElementById("main");

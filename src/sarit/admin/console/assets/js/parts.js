@@ -8,6 +8,7 @@ export const badge = (kind, text) => h("span", { class: `badge ${kind}` }, text)
 const STATES = {
   serving: "good", ok: "good", assigned: "good", open: "info", committed: "good", opening: "warn", draining: "warn",
   degraded: "warn", committing: "warn", aborting: "warn", unassigned: "warn", failed: "bad", absent: "", aborted: "",
+  active: "good", paused: "warn", promoted: "info",
   running: "good", complete: "good", failing: "bad", waiting: "",
   later: "", sealed: "", moving: "warn", leaving: "warn", away: "bad",
   recovering: "warn", unknown: "warn", damaged: "bad", "log-away": "bad", "disk-full": "bad", "storage-away": "bad",
