@@ -32,7 +32,7 @@ class _Seen:
 
 
 class LinkWatch:
-    """The links of this process by name: how far they are, and since when one is down; as many as an installation has."""
+    """The links of this process by name: how far they are, and since when one is down."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
