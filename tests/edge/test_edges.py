@@ -13,14 +13,15 @@ import pytest
 
 from sarit.core.names import StreamName
 from sarit.mirror.links import Direction, LinkState
+from tests.edge.places import before, node
 from tests.limits import HANG_SECONDS
-from tests.mirror.nodes import SCOPE, Installation, LinkProxy, until, until_equal
-from tests.nodes import RunningNode, consecutive_ports
+from tests.mirror.nodes import SCOPE, until, until_equal
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from sarit.client import aio
+    from tests.mirror.nodes import LinkProxy
 
 EDGES = 3
 SENSORS = 4
@@ -28,26 +29,6 @@ BREAKS = 12
 SEED = 46
 
 pytestmark = pytest.mark.long
-
-
-async def node(stack: AsyncExitStack, path: Path, *options: str) -> Installation:
-    """Start a node at addresses of its own, and end it with the test."""
-    ports = consecutive_ports(2)
-    started = RunningNode(path, "--controller-port", str(ports[0]), "--store-port", str(ports[1]), *options)
-    await asyncio.to_thread(started.start)
-    stack.push_async_callback(asyncio.to_thread, started.kill)
-    made = Installation(started)
-    await made.open()
-    stack.push_async_callback(made.close)
-    return made
-
-
-async def before(stack: AsyncExitStack, target: Installation) -> LinkProxy:
-    """Return a proxy before a node."""
-    proxy = LinkProxy(target.node.controller)
-    await proxy.start()
-    stack.push_async_callback(proxy.close)
-    return proxy
 
 
 async def sense(client: aio.Client, name: StreamName, ended: asyncio.Event) -> int:
