@@ -58,9 +58,17 @@ class Housekeeping:
         """Tell the source again and again what it need not hold any more."""
         while True:
             await self._health.repeat(self._send_holds, source=True)
-            bound = self._world.bound
-            full = bound is not None and bound.is_full
-            await asyncio.sleep(MIRROR_FULL_HOLD_SECONDS if full else MIRROR_HOLD_SECONDS)
+            due = self._world.clock.monotonic() + MIRROR_HOLD_SECONDS
+            await asyncio.sleep(MIRROR_FULL_HOLD_SECONDS)
+            while not self._is_hold_urgent() and self._world.clock.monotonic() < due:
+                await asyncio.sleep(MIRROR_FULL_HOLD_SECONDS)
+
+    def _is_hold_urgent(self) -> bool:
+        """Return whether the source knows nothing of some stream yet, which it may truncate, or its writers wait."""
+        bound = self._world.bound
+        if bound is not None and bound.is_full:
+            return True
+        return any(one.held is None and one.facts is not None and not one.over for one in self._world.tracks)
 
     async def release(self) -> None:
         """Have the source keep nothing for this link any more.  Raises what the source raises."""

@@ -52,7 +52,8 @@ MIRROR_STREAMS_SECONDS: Final = 300.0
 MIRROR_FACTS_SECONDS: Final = 5.0
 # How often the source learns what it need not hold any more.
 MIRROR_HOLD_SECONDS: Final = 30.0
-# The same while the source holds as much as it may, so that its writers wait no longer than they must.
+# The same while the source holds as much as it may, so that its writers wait no longer than they must, and while there
+# are streams of which it holds nothing yet.
 MIRROR_FULL_HOLD_SECONDS: Final = 2.0
 # How often it is measured what the source holds for a link, and how long the pause is at least, in times of the last
 # measurement; the same pause while it is full.

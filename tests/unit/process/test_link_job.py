@@ -12,6 +12,7 @@ import pytest
 from sarit.controller.jobs import Job, JobKey
 from sarit.core.errors import Conflict, Fenced, Invalid
 from sarit.core.names import StreamName
+from sarit.mirror.limits import MIRROR_FULL_HOLD_SECONDS
 from sarit.mirror.link_codec import decode_status
 from sarit.mirror.link_table import job_of
 from sarit.mirror.links import Direction, Link, LinkSettings, LinkState, LinkStatus, Role
@@ -213,6 +214,20 @@ def test_the_source_keeps_nothing_for_a_link_that_has_ended(ends: str) -> None:
                 scene.links.change(state=LinkState.PROMOTED)
             await scene.until(task.done)
         assert scene.source.held[NAME] == {}
+
+    run(main)
+
+
+def test_a_new_stream_is_held_at_once() -> None:
+    async def main(world: World) -> None:
+        scene = Scene(world)
+        assert scene.links.link is not None
+        scene.links.change(settings=replace(scene.links.link.settings, hold_bytes=1 << 20))
+        scene.source.create("scope/one").append(0, b"abc")
+        async with scene.running():
+            await scene.until(lambda: scene.copied() == b"abc")
+            await asyncio.sleep(2 * MIRROR_FULL_HOLD_SECONDS)
+            assert scene.source.held.get(NAME) == {0: 3}
 
     run(main)
 
