@@ -56,12 +56,12 @@ class Housekeeping:
 
     async def hold(self) -> None:
         """Tell the source again and again what it need not hold any more."""
+        clock, due = self._world.clock, 0.0
         while True:
-            await self._health.repeat(self._send_holds, source=True)
-            due = self._world.clock.monotonic() + MIRROR_HOLD_SECONDS
+            if self._is_hold_urgent() or clock.monotonic() >= due:
+                await self._health.repeat(self._send_holds, source=True)
+                due = clock.monotonic() + MIRROR_HOLD_SECONDS
             await asyncio.sleep(MIRROR_FULL_HOLD_SECONDS)
-            while not self._is_hold_urgent() and self._world.clock.monotonic() < due:
-                await asyncio.sleep(MIRROR_FULL_HOLD_SECONDS)
 
     def _is_hold_urgent(self) -> bool:
         """Return whether the source knows nothing of some stream yet, which it may truncate, or its writers wait."""
