@@ -59,7 +59,7 @@ function start(ms) {
 const chosen = ({ settings: s }) => facts(
   ["Streams", list(s.include)], ["But not", list(s.exclude)],
   ["Priorities", list(s.priorities.map((one) => `${one.glob}=${one.level}`))],
-  ["From the beginning", start(s.start_ms)],
+  ["Begins with", start(s.start_ms)],
   ["Log-in", s.user ? [s.user, s.password_from && `, password from ${s.password_from === "env" ? "the environment" : "a file"}`] : "none"],
   s.ca && ["Certificates", h("code", {}, s.ca)],
   ["At most", s.bytes_per_second ? f.rate(s.bytes_per_second) : "as fast as it can"], ["Times of the day (UTC)", s.window || "always"],
@@ -105,7 +105,7 @@ export async function link({ root, parts, writes, onEnd }) {
       figure("Copied", known(found, f.bytes(found.copied_bytes)), found.lost_bytes ? `${f.bytes(found.lost_bytes)} lost` : ""),
       figure("Streams", known(found, f.count(found.streams)), found.failing ? `${f.count(found.failing)} not copied` : ""));
     fill(body,
-      found.problem && notice(found.state === "active" ? "bad" : "warn", found.problem),
+      found.problem && notice(found.state === "active" && !found.up ? "bad" : "warn", found.problem),
       !found.runs_here && notice("info", "It runs in the other installation: see there how far it is."),
       panel("What is not copied", table("Streams that are not copied", [
         ["Stream", (one) => h("code", {}, one.stream)], ["Why", (one) => one.text],
