@@ -63,9 +63,7 @@ class LinkWatch:
 
     def samples(self) -> Iterator[Sample]:
         """Yield the metrics of the links; of one whose run failed, not for long."""
-        oldest = self._clock.monotonic() - SERIES_AFTER_END_SECONDS
-        for name in [n for n, each in self._links.items() if each.ended is not None and each.ended < oldest]:
-            del self._links[name]
+        self._forget_old()
         for name, seen in sorted(self._links.items()):
             status, label = seen.status, (name,)
             yield "sarit_link_copied_bytes_total", label, status.copied_bytes
@@ -78,6 +76,7 @@ class LinkWatch:
 
     def reasons(self) -> list[Reason]:
         """Return the links that have been down for long: what they copy waits, and nothing else of the process."""
+        self._forget_old()
         now = self._clock.monotonic()
         return [
             Reason(
@@ -88,3 +87,9 @@ class LinkWatch:
             for name, seen in sorted(self._links.items())
             if seen.down_since is not None and now - seen.down_since >= LINK_FAILING_SECONDS
         ]  # fmt: skip
+
+    def _forget_old(self) -> None:
+        """Forget links whose runs failed, and began elsewhere if they did."""
+        oldest = self._clock.monotonic() - SERIES_AFTER_END_SECONDS
+        for name in [n for n, each in self._links.items() if each.ended is not None and each.ended < oldest]:
+            del self._links[name]
