@@ -128,6 +128,8 @@ class LinkJobs:
         while True:
             link = await site.links.get(name)
             if link is None or link.link_id != job.settings or link.role is not Role.ACTIVE:
+                if bound is not None:
+                    await bound.let_go()
                 return
             if bound is None or bound.link.settings != link.settings:
                 bound = site.hold_bound(link)
@@ -188,6 +190,7 @@ class LinkJobs:
             with suppress(SaritError, TimeoutError):
                 if ended:
                     async with asyncio.timeout(LINK_RELEASE_SECONDS):
+                        await bound.let_go()  # also if the link was deleted while it was measured what is held
                         await copier.release()
             with suppress(SaritError):
                 await sides.close()
