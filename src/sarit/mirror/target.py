@@ -217,8 +217,8 @@ class LocalTarget:
             for at, one, found in zip(staged, stagings, await self._staging.append(stagings), strict=True):
                 outcomes[at] = _written(found)
                 if isinstance(found, Sealed):
-                    # A round with it was to be decided, and was not: begin again.
-                    await self._drop(open_mirrors[writes[at].name], [writes[at].segment])
+                    # A round with it was to be decided: begin again.  Only if it was not, the bytes are of no use.
+                    await self._drop_undecided(link, writes[at].name, [writes[at].segment])
                     outcomes[at] = Written(one[1], refused=True)
         return [outcome or Written(-1, refused=True) for outcome in outcomes]
 
@@ -300,13 +300,14 @@ class LocalTarget:
         for name, segment in segments:
             wanted.setdefault(name, []).append(segment)
 
-        async def drop(name: StreamName) -> None:
-            async with self._streams.locks.hold(name):
-                (mirror,) = await self._mirrors.read(scope, [name])
-                if mirror is not None and refusal(link, mirror) is None and mirror.row.decided is None:
-                    await self._drop(mirror, wanted[name])
+        await _in_parts(list(wanted), lambda name: self._drop_undecided(link, name, wanted[name]))
 
-        await _in_parts(list(wanted), drop)
+    async def _drop_undecided(self, link: LinkIdentity, name: StreamName, segments: Iterable[int]) -> None:
+        # Under the lock: a call of a connection that was cut may be about to decide a round with it.
+        async with self._streams.locks.hold(name):
+            (mirror,) = await self._mirrors.read(name.scope, [name])
+            if mirror is not None and refusal(link, mirror) is None and mirror.row.decided is None:
+                await self._drop(mirror, segments)
 
     async def _drop(self, mirror: Mirror, segments: Iterable[int]) -> None:
         names = {s: mirror.name.segment(SegmentId.unpack(s)) for s in segments if s >= 0}

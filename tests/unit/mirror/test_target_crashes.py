@@ -213,6 +213,39 @@ def test_late_copier_does_no_harm_at_any_call_of_a_round(late):
     assert at > 30
 
 
+def test_bytes_staged_beyond_a_round_at_any_call_of_it_leave_it_undone_or_decided():
+    """The round is of a connection that was cut: its copier is back, and stages what a later round has."""
+
+    async def meets(at: int) -> tuple[bool, bool]:
+        async with installation() as here:
+            edge, one = await begun(here)
+            late: list[asyncio.Task[Any]] = []
+
+            async def hook(number: int, done: bool) -> None:
+                if number == at and not done:
+                    calls.on = False
+                    late.append(asyncio.create_task(target.write(LINK, "s", [Write(STREAM, 1, 11, b"later", True)])))
+                    await asyncio.wait(late, timeout=0.02)  # it may wait for this round
+                    calls.on = True
+
+            calls = Calls(hook)
+            controller, target = await here.start(calls)
+            (state,) = await asyncio.wait_for(target.finish(LINK, "s", [one]), HANG_SECONDS)
+            met, calls.on = calls.count >= at, False
+            await asyncio.gather(*late)
+            await judge(controller, here.segments, edge)
+            decided = state.position.epoch == edge.epochs[-1].number
+            assert decided or state.position.lengths == one.before
+            return met, decided
+
+    found, at = [], 1
+    while (met := run(meets(at)))[0]:
+        found.append(met[1])
+        at += 1
+    assert at > 30
+    assert any(found)
+
+
 def test_controller_that_dies_while_a_mirror_has_not_all_epochs_of_its_head():
     async def begins(here: Installation) -> tuple[Edge, Any, Any]:
         edge, _ = history()
