@@ -175,7 +175,7 @@ interop-processes: setup  ## the tests with the official clients, on nodes of th
 training: setup  ## the loaders with PyTorch, Hugging Face's datasets and Ray, and their guide, in an environment in .cache (6 GB at first; 5 minutes)
 	@$(BIN)/python -m tests.training $(TRAINING)
 
-edge: setup  ## three nodes at the edge push to a core over networks that break; the core dies, and its mirror goes on (2 minutes)
+edge: setup  ## three nodes at the edge push to a core over networks that break; the core dies, and its mirror goes on, with a query of Spark (4 minutes; Java)
 	@$(BIN)/pytest -m "long or not long" tests/edge
 
 interop-registry: setup  ## the clients of schema registries for Node.js and Go (they are installed from their registries; 3 minutes)
