@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 MB: Final = 1_000_000
 RATE: Final = MB
 EVENT_BYTES: Final = 1000
+POOL_BYTES: Final = 16 * MB
 SPAN_SECONDS: Final = 10.0
 WARM_UP_SECONDS: Final = 5.0
 POLL_SECONDS: Final = 0.02
@@ -93,7 +94,13 @@ async def fill(options: dict[str, Any]) -> None:
     import sarit.aio
     from sarit.core.errors import Exists
 
-    event, names = os.urandom(EVENT_BYTES), options["streams"]
+    # Bytes that repeat only after more than one message of a link: zstd works on each by itself.
+    events, names = os.urandom(POOL_BYTES), options["streams"]
+
+    def event(number: int) -> bytes:
+        at = number * EVENT_BYTES % POOL_BYTES
+        return events[at : at + EVENT_BYTES]
+
     async with await sarit.aio.connect(options["controller"]) as client:
         with suppress(Exists):
             await client.create_scope("bench")
@@ -107,7 +114,7 @@ async def fill(options: dict[str, Any]) -> None:
         began = time.monotonic()
         if total := options.get("bytes"):
             for number in range(total // EVENT_BYTES):
-                writers[0].write(event)
+                writers[0].write(event(number))
                 if number % 100 == 99:
                     await writers[0].drain()
             await writers[0].flush()
@@ -115,7 +122,7 @@ async def fill(options: dict[str, Any]) -> None:
         while time.monotonic() - began < options.get("seconds", 0):
             due = int((time.monotonic() - began) / options["interval"] * len(names))
             for number in range(turn, due):
-                writers[number % len(names)].write(event)
+                writers[number % len(names)].write(event(number))
             turn = max(turn, due)
             await asyncio.sleep(0.1)
         print(json.dumps(time.monotonic() - began), flush=True)

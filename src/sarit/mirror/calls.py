@@ -95,9 +95,9 @@ class MirrorCalls:
                 pieces = await self._sides.source.read(request.scope, ranges)
             except Truncated as error:
                 return pb.MirrorReadResponse(truncated=True, startOffset=error.start_offset)
-            return pb.MirrorReadResponse(
-                data=self._compressor.pack(pieces, zstd=request.zstd), lengths=map(len, pieces)
-            )
+            reply = pb.MirrorReadResponse(lengths=map(len, pieces))
+            self._compressor.pack(reply.data, pieces, zstd=request.zstd)
+            return reply
 
     async def mirrorGrown(self, request: pb.MirrorGrownRequest) -> pb.MirrorGrownResponse:
         seconds = request.waitSeconds

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 from sarit.core.errors import Invalid
 from sarit.mirror.limits import COMPRESSION_REST_BATCHES, MAX_MIRROR_DATA_BYTES, MIN_COMPRESSION_SHARE
-from sarit.rpc.generated import mirror_pb2 as pb
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from sarit.rpc.generated import mirror_pb2 as pb
 
 
 def compresses() -> bool:
@@ -31,40 +32,41 @@ class Compressor:
     def __repr__(self) -> str:
         return f"<Compressor, rests for {self._rest} batches>"
 
-    def pack(self, pieces: Sequence[bytes], *, zstd: bool) -> pb.MirrorBytes:
-        """Return pieces of bytes as one message.  `zstd`: the other side reads it."""
+    def pack(self, message: pb.MirrorBytes, pieces: Sequence[bytes], *, zstd: bool) -> None:
+        """Put pieces of bytes into a message.  `zstd`: the other side reads it."""
         data = b"".join(pieces)
-        if not zstd or not data or not compresses():
-            return pb.MirrorBytes(data=data, length=len(data))
-        if self._rest:
-            self._rest -= 1
-            return pb.MirrorBytes(data=data, length=len(data))
-        import zstandard
+        message.length = len(data)
+        if zstd and data and compresses():
+            if not self._rest:
+                import zstandard
 
-        packed = zstandard.ZstdCompressor(level=1).compress(data)
-        if len(packed) > len(data) * (1 - MIN_COMPRESSION_SHARE):
-            self._rest = COMPRESSION_REST_BATCHES
-            return pb.MirrorBytes(data=data, length=len(data))
-        return pb.MirrorBytes(data=packed, length=len(data), zstd=True)
+                packed = zstandard.ZstdCompressor(level=1).compress(data)
+                if len(packed) <= len(data) * (1 - MIN_COMPRESSION_SHARE):
+                    message.data, message.zstd = packed, True
+                    return
+                self._rest = COMPRESSION_REST_BATCHES
+            else:
+                self._rest -= 1
+        message.data = data
 
 
 def unpack(message: pb.MirrorBytes, most: int = MAX_MIRROR_DATA_BYTES) -> bytes:
     """Return the bytes of a message, `most` at most.  Raises Invalid."""
-    length = message.length
+    length, data = message.length, message.data  # which copies the bytes each time that it is asked for
     if not 0 <= length <= most:
         raise Invalid(f"a batch of {length} bytes between the sides of a link: the most is {most}")
     if not message.zstd:
-        if len(message.data) != length:
-            raise Invalid(f"a batch between the sides of a link has {len(message.data)} bytes, and says {length}")
-        return message.data
+        if len(data) != length:
+            raise Invalid(f"a batch between the sides of a link has {len(data)} bytes, and says {length}")
+        return data
     if not compresses():
         raise Invalid("a batch between the sides of a link is compressed, and zstandard is not installed here")
     import zstandard
 
     try:
-        if zstandard.frame_content_size(message.data) != length:
+        if zstandard.frame_content_size(data) != length:
             raise Invalid("a compressed batch between the sides of a link declares another length than its message")
-        data = zstandard.ZstdDecompressor().decompress(message.data, allow_extra_data=False)
+        data = zstandard.ZstdDecompressor().decompress(data, allow_extra_data=False)
     except zstandard.ZstdError as error:
         raise Invalid(f"a batch between the sides of a link is not compressed by zstd: {error}") from None
     if len(data) != length:

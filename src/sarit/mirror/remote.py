@@ -192,8 +192,9 @@ class RemoteTarget:
                 )
                 for write in part
             ],
-            data=self._compressor.pack([write.data for write in part], zstd=self._peer.compresses),
         )  # fmt: skip
+        # In its place: a message that is given to another one is copied into it.
+        self._compressor.pack(request.data, [write.data for write in part], zstd=self._peer.compresses)
         reply = await self._peer.carry(MIRROR.mirrorWrite, request)
         if len(reply.written) != len(part):
             raise Invalid("the peer of the link answers a write with another number of results")

@@ -15,6 +15,7 @@ from h2.events import DataReceived, StreamEnded, StreamReset
 from h2.exceptions import ProtocolError
 
 from sarit.rpc.call import framed
+from sarit.rpc.limits import LONG_CREDIT_BYTES
 from sarit.rpc.status import CallFailed, Status, quoted, timeout_seconds
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class NetworkCall:
     """A call on an HTTP/2 stream of a connection."""
 
     __slots__ = (
-        "_arrived", "_data", "_http", "_transport", "_unacknowledged",
+        "_arrived", "_data", "_http", "_long", "_transport", "_unacknowledged", "_uncredited",
         "become_known", "ended", "expired", "metadata", "peer", "replied", "stream", "task", "timer", "widen",
     )  # fmt: skip
 
@@ -56,6 +57,7 @@ class NetworkCall:
         self.ended = self.replied = self.expired = False
         self._data = bytearray()
         self._unacknowledged = 0
+        self._long = self._uncredited = 0  # the bytes of long frames without acknowledgement, and without credit
         self._arrived: asyncio.Future[None] | None = None
 
     def __repr__(self) -> str:
@@ -65,6 +67,12 @@ class NetworkCall:
         """Take a part of the request.  `window_bytes`: how much of the client's flow-control window it used."""
         self._data += data
         self._unacknowledged += window_bytes
+        self._wake()
+
+    def arrived_long(self, data: memoryview) -> None:
+        """Take a part of the request that h2 has not seen."""
+        self._data += data
+        self._long += len(data)
         self._wake()
 
     def end(self) -> None:
@@ -83,14 +91,26 @@ class NetworkCall:
             self.acknowledge()
             self._arrived = asyncio.get_running_loop().create_future()
             await self._arrived
-        taken = bytes(self._data[:size])
-        del self._data[:size]
+        if size >= len(self._data):
+            taken = bytes(self._data)
+            self._data = bytearray()
+        else:
+            with memoryview(self._data) as view:  # one copy, not two
+                taken = bytes(view[:size])
+            del self._data[:size]
         return taken
 
     def acknowledge(self) -> None:
         """Give the client flow-control credit for all received bytes."""
         size, self._unacknowledged = self._unacknowledged, 0
         self._http.acknowledge(self.stream, size)
+        if self._long:
+            size, self._long = self._long, 0
+            self._http.acknowledge_long(size)
+            self._uncredited += size
+            if not self.ended and self._uncredited >= LONG_CREDIT_BYTES:
+                self._http.credit(self.stream, self._uncredited)
+                self._uncredited = 0
 
     def reply(self, message: bytes) -> asyncio.Future[None] | None:
         """Send head, message and status."""
@@ -179,6 +199,15 @@ class ConnectionCalls:
         elif type(event) is StreamReset and (call := self._calls.get(event.stream_id)) is not None:
             call.ended = True
             call.task.cancel()
+
+    def takes_long(self, stream: int) -> bool:
+        """Return whether the call of a stream takes DATA that h2 has not seen: h2 compares a length in its headers."""
+        call = self._calls.get(stream)
+        return call is not None and not call.ended and "content-length" not in call.metadata
+
+    def note_long(self, stream: int, data: memoryview) -> None:
+        """Give a call a part of its request that h2 has not seen."""
+        self._calls[stream].arrived_long(data)
 
     async def _serve(self, call: NetworkCall) -> None:
         """Answer a call by its handler, or refuse it."""

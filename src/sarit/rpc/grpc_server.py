@@ -86,6 +86,7 @@ from sarit.rpc.limits import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from sarit.rpc.frames import Frames
     from sarit.rpc.handlers import Handler
     from sarit.rpc.http2 import Headers
 
@@ -285,7 +286,7 @@ class _GrpcConnection(asyncio.Protocol):
         elif frames.frames or self._incomplete_since is None:
             self._incomplete_since = now
         if frames.data:
-            begun = self._handle(frames.data)
+            begun = 0 if self._takes_long(frames) else self._handle(frames.data)
             if self._is_over():
                 return
             if not self._budget.charge(frames, begun, now):
@@ -297,7 +298,17 @@ class _GrpcConnection(asyncio.Protocol):
             return
         self._pause(self._frames.held_bytes > self._most_unread)
 
-    def _handle(self, data: bytes) -> int:
+    def _takes_long(self, frames: Frames) -> bool:
+        """Give a long frame to its call, if one is open.  Returns whether it was given."""
+        if not frames.long_stream or self._http is None or not self._calls.takes_long(frames.long_stream):
+            return False
+        if self._http.counts_long(len(frames.payload)):
+            self._calls.note_long(frames.long_stream, frames.payload)
+        else:
+            self._end("sent more than its flow-control window")
+        return True
+
+    def _handle(self, data: bytes | bytearray) -> int:
         """Handle whole frames.  Returns how many calls were begun."""
         assert self._http is not None
         try:

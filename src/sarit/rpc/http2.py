@@ -5,11 +5,16 @@ the event loop: one turn may end many calls, and each write would be a system ca
 
 A body is passed to h2 as far as the flow-control windows of the other end allow, and only while the transport accepts
 bytes.  The rest waits, one body for each call, until a window opens or the transport has room.
+
+*Long frames.*  h2 formats each received frame in hexadecimal for a trace, and drops the text: that takes longer than
+all else of a long frame.  So a server passes long DATA frames of open calls to these, past h2 (`rpc/frames.py`), and
+this module bounds their bytes by the window, and sends the credit for them.
 """
 
 from __future__ import annotations
 
 import asyncio
+import struct
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -20,7 +25,7 @@ from h2.events import RemoteSettingsChanged, WindowUpdated
 from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes
 
-from sarit.rpc.limits import WIDE_FRAME_BYTES
+from sarit.rpc.limits import LONG_CREDIT_BYTES, WIDE_FRAME_BYTES, WIDE_WINDOW_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,6 +37,8 @@ if TYPE_CHECKING:
 
 _LEAST_WINDOW: Final = 65_535  # the window of a new connection
 _NO_LIMIT: Final = (1 << 31) - 1
+_WINDOW_UPDATE: Final = struct.Struct(">5sII")
+_WINDOW_UPDATE_HEAD: Final = bytes((0, 0, 4, 8, 0))  # length, type, flags
 
 
 def _configuration(client_side: bool) -> H2Configuration:
@@ -62,7 +69,7 @@ class _Unsent:
 class Http2End:
     """One end of an HTTP/2 connection on a transport."""
 
-    __slots__ = ("_flush_is_due", "_h2", "_transport", "_unsent", "_writable")
+    __slots__ = ("_credit", "_flush_is_due", "_h2", "_long_bytes", "_owed_bytes", "_transport", "_unsent", "_writable")
 
     def __init__(self, transport: asyncio.Transport, *, window_bytes: int, most_calls: int | None = None) -> None:
         """Begin the connection of a server that announces `most_calls`, or (None) of a client.
@@ -72,6 +79,9 @@ class Http2End:
         self._transport = transport
         self._flush_is_due = False
         self._writable = True
+        self._long_bytes = 0  # of long frames that the other end has no credit for
+        self._owed_bytes = 0  # those of them that are acknowledged
+        self._credit = bytearray()  # WINDOW_UPDATE frames to send
         self._unsent: dict[int, _Unsent] = {}
         self._h2 = H2Connection(_CLIENT if most_calls is None else _SERVER)
         settings = self._h2.local_settings
@@ -99,7 +109,7 @@ class Http2End:
         """How many concurrent calls the other end accepts, by its last settings."""
         return self._h2.remote_settings.max_concurrent_streams
 
-    def receive(self, data: bytes) -> list[Event]:
+    def receive(self, data: bytes | bytearray) -> list[Event]:
         """Read frames, and return their events.  Raises ProtocolError, and any error of the parsers for bad bytes."""
         events = self._h2.receive_data(data)
         if self._unsent and any(type(event) in (WindowUpdated, RemoteSettingsChanged) for event in events):
@@ -168,6 +178,24 @@ class Http2End:
                 self._h2.acknowledge_received_data(size, stream)
             self._flush_soon()
 
+    def counts_long(self, size: int) -> bool:
+        """Count a long DATA frame, which h2 does not see.  Returns False: the other end had no credit for it."""
+        self._long_bytes += size
+        return self._long_bytes <= WIDE_WINDOW_BYTES
+
+    def acknowledge_long(self, size: int) -> None:
+        """Give the connection credit for bytes of long frames, some at a time."""
+        self._owed_bytes += size
+        if self._owed_bytes >= LONG_CREDIT_BYTES:
+            self._long_bytes -= self._owed_bytes
+            self.credit(0, self._owed_bytes)
+            self._owed_bytes = 0
+
+    def credit(self, stream: int, size: int) -> None:
+        """Send flow-control credit for bytes that h2 has not seen; h2 would add it to its own window for ever."""
+        self._credit += _WINDOW_UPDATE.pack(_WINDOW_UPDATE_HEAD, stream, size)
+        self._flush_soon()
+
     def widen(self, window_bytes: int, frame_bytes: int) -> None:
         """Let the other end send so many bytes, on each stream and in all, before it waits for credit, and in longer
         frames."""
@@ -215,5 +243,9 @@ class Http2End:
     def flush(self) -> None:
         """Write h2's output to the transport."""
         self._flush_is_due = False
-        if (data := self._h2.data_to_send()) and not self._transport.is_closing():
+        data = self._h2.data_to_send()
+        if self._credit:  # h2's output ends with a whole frame
+            data += bytes(self._credit)
+            self._credit.clear()
+        if data and not self._transport.is_closing():
             self._transport.write(data)

@@ -76,6 +76,10 @@ MAX_API_REQUEST_BYTES: Final = 4 * MIB
 WIDE_WINDOW_BYTES: Final = 4 * MIB
 # ... its longest frame, as of replies to a client: each frame costs both ends about as much as 16 KiB of it ...
 WIDE_FRAME_BYTES: Final = 128 * KIB
+# ... from which length on DATA does not pass h2, which formats each frame in hexadecimal, for a trace that it drops ...
+LONG_DATA_BYTES: Final = 32 * KIB
+# ... after how many such bytes the other end gets credit for them ...
+LONG_CREDIT_BYTES: Final = MIB
 # ... and how many connections have it at most, since each may fill it.
 MAX_WIDE_CONNECTIONS: Final = 16
 # The memory for all incomplete large requests together.

@@ -135,21 +135,27 @@ TEXT = b"temperature 21.5 " * 4000
 NOISE = bytes(real_env().random.bytes(100_000))
 
 
+def pack(compressor, pieces, *, zstd):
+    message = pb.MirrorBytes()
+    compressor.pack(message, pieces, zstd=zstd)
+    return message
+
+
 def test_bytes_are_compressed_where_it_helps():
     compressor = Compressor()
-    packed = compressor.pack([TEXT, TEXT], zstd=True)
+    packed = pack(compressor, [TEXT, TEXT], zstd=True)
     assert packed.zstd
     assert len(packed.data) < len(TEXT)
     assert unpack(packed) == TEXT + TEXT
-    noise = compressor.pack([NOISE], zstd=True)
+    noise = pack(compressor, [NOISE], zstd=True)
     assert (noise.zstd, unpack(noise)) == (False, NOISE)
     # After bytes that do not get shorter it rests for a while.
-    assert [compressor.pack([TEXT], zstd=True).zstd for _ in range(16)] == [False] * 15 + [True]
-    assert not Compressor().pack([TEXT], zstd=False).zstd
+    assert [pack(compressor, [TEXT], zstd=True).zstd for _ in range(16)] == [False] * 15 + [True]
+    assert not pack(Compressor(), [TEXT], zstd=False).zstd
 
 
 def _frame(text, **changed):
-    frame = {"data": Compressor().pack([text], zstd=True).data, "length": len(text), "zstd": True}
+    frame = {"data": pack(Compressor(), [text], zstd=True).data, "length": len(text), "zstd": True}
     return pb.MirrorBytes(**frame | changed)
 
 

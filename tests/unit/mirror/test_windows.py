@@ -6,7 +6,9 @@ import asyncio
 from contextlib import asynccontextmanager
 
 import pytest
-from h2.events import DataReceived
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.events import ConnectionTerminated, DataReceived, PingAckReceived, StreamEnded
 
 from sarit.controller.service import handlers
 from sarit.core.errors import Forbidden
@@ -18,7 +20,9 @@ from sarit.mirror.links import Direction, LinkSettings
 from sarit.mirror.peer import Peer
 from sarit.mirror.remote import RemoteSource, RemoteTarget
 from sarit.mirror.values import LinkIdentity, Range, Write
-from sarit.rpc import grpc_server
+from sarit.rpc import grpc_server, http2
+from sarit.rpc.call import PREFIX, framed
+from sarit.rpc.generated import mirror_pb2 as pb
 from sarit.rpc.limits import HTTP2_WINDOW_BYTES, WIDE_FRAME_BYTES, WIDE_WINDOW_BYTES
 from sarit.rpc.mirror_methods import MIRROR, WIDE
 from sarit.rpc.request_limiter import RequestLimiter
@@ -133,5 +137,100 @@ def test_much_is_written_in_one_call():
             (found,) = await RemoteSource(peer).read("app", [Range(name, 0, 0, 1 << 20)])
             assert found == data[: 1 << 20]
             assert max(lengths) == WIDE_FRAME_BYTES
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+
+
+@asynccontextmanager
+async def raw_writer(sides):
+    """A connection that may write, its stream of a call of mirrorWrite, and what the server sends on it."""
+    made = handlers(MIRROR, (MirrorCalls(sides), AttachedCalls(sides)), RequestLimiter(), None, WIDE)
+    server, port = await listen(made)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    h2 = H2Connection(H2Configuration(client_side=True, header_encoding="ascii"))
+    h2.initiate_connection()
+
+    def begin(path, data=b""):
+        stream = h2.get_next_available_stream_id()
+        head = {":method": "POST", ":path": path, ":scheme": "http", ":authority": "x", "te": "trailers"}
+        h2.send_headers(stream, [*head.items(), ("content-type", "application/grpc")])
+        if data:
+            h2.send_data(stream, data, end_stream=True)
+        writer.write(h2.data_to_send())
+        return stream
+
+    async def until(kind):
+        found = []
+        while not any(isinstance(event, kind) for event in found):
+            if not (data := await reader.read(1 << 16)):
+                return found
+            found += h2.receive_data(data)
+            writer.write(h2.data_to_send())
+        return found
+
+    try:
+        link = pb.MirrorLink(linkId=b"l" * 16, name="n", installation="edge")
+        request = pb.MirrorWriteRequest(scope="app", link=link)
+        begin(MIRROR.mirrorWrite.name, framed(request.SerializeToString()))
+        await until(StreamEnded)
+        yield h2, writer, begin, until
+    finally:
+        writer.close()
+        server.close()
+
+
+def long_frame(stream, size):
+    return size.to_bytes(3, "big") + bytes(2) + stream.to_bytes(4, "big") + bytes(size)
+
+
+def test_long_frames_beyond_the_window_end_the_connection(monkeypatch, caplog):
+    monkeypatch.setattr(http2, "WIDE_WINDOW_BYTES", 2 * WIDE_FRAME_BYTES)
+
+    async def main():
+        async with raw_writer(Sides()) as (h2, writer, begin, until):
+            stream = begin(MIRROR.mirrorWrite.name)
+            h2.send_data(stream, PREFIX.pack(0, 4 << 20))
+            writer.write(h2.data_to_send() + long_frame(stream, WIDE_FRAME_BYTES))
+            writer.write(long_frame(stream, WIDE_FRAME_BYTES))
+            h2.ping(b"anybody?")
+            writer.write(h2.data_to_send())
+            assert not any(isinstance(event, ConnectionTerminated) for event in await until(PingAckReceived))
+            writer.write(long_frame(stream, WIDE_FRAME_BYTES))
+            await until(())
+            assert "sent more than its flow-control window" in caplog.text
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+
+
+@pytest.mark.parametrize(("stream", "ends"), [(0, True), (99, True), (1, False)])
+def test_long_frames_of_no_open_call_are_for_h2(stream, ends):
+    async def main():
+        async with raw_writer(Sides()) as (h2, writer, _, until):
+            writer.write(long_frame(stream, WIDE_FRAME_BYTES))
+            h2.ping(b"anybody?")
+            writer.write(h2.data_to_send())
+            # What comes on a stream that has ended may have been under way.
+            found = {type(event) for event in await until((ConnectionTerminated, PingAckReceived))}
+            assert found & {ConnectionTerminated, PingAckReceived} == {
+                ConnectionTerminated if ends else PingAckReceived
+            }
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+
+
+def test_credit_comes_back_for_all_that_was_written():
+    async def main():
+        sides = Sides()
+        async with peers(sides, 1) as (peer,):
+            target, name = RemoteTarget(peer), StreamName("app", "s")
+            await target.begin(LINK, "app", [sides.source.create("app/s").facts("elsewhere", 0)])
+            data = bytes(real_env().random.bytes(1 << 20))
+            for at in range(12):  # three windows
+                (one,) = await target.write(LINK, "app", [Write(name, 0, at << 20, data, True)])
+                assert one.end == (at + 1) << 20
+            await peer.site()
+            total, each = window(peer)
+            assert WIDE_WINDOW_BYTES // 4 <= total <= each == WIDE_WINDOW_BYTES
+            assert bytes(sides.target.mirrors[name].staged[0]) == data * 12
 
     asyncio.run(asyncio.wait_for(main(), 60))

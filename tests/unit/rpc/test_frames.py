@@ -17,12 +17,14 @@ from sarit.rpc.limits import (
     HOST_WORK_BURST,
     HOST_WORK_PER_SECOND,
     HTTP2_FRAMES_PER_TURN,
+    LONG_DATA_BYTES,
     MAX_HEADER_BLOCK_BYTES,
     MAX_HOSTS_COUNTED,
     MAX_HTTP2_FRAME_BYTES,
     UNKNOWN_CONTROL_BURST,
     UNKNOWN_CONTROL_PER_SECOND,
     UNKNOWN_WORK_BURST,
+    WIDE_FRAME_BYTES,
 )
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -52,14 +54,40 @@ def taken(pieces: list[bytes], most: int = 1000) -> list[Frames]:
 
 
 def total(found: list[Frames]) -> tuple[bytes, int, int, int, int]:
-    return (b"".join(f.data for f in found), *(sum(each) for each in zip(*(f[1:] for f in found), strict=True)))  # type: ignore[return-value]
+    return (b"".join(f.data for f in found), *(sum(each) for each in zip(*(f[1:5] for f in found), strict=True)))  # type: ignore[return-value]
+
+
+def test_long_data_comes_alone():
+    def scanned(data, most_bytes=WIDE_FRAME_BYTES):
+        scanner, found = FrameScanner(), []
+        scanner.most_bytes = most_bytes
+        scanner.add(PREFACE + data)
+        while (frames := scanner.take(1000)).data:
+            found.append((frames.long_stream, bytes(frames.data), frames.frames))
+        return found
+
+    long = frame(0, 0, bytes(LONG_DATA_BYTES), 3)
+    assert scanned(CALL + long + long + CALL) == [(0, PREFACE + CALL, 2), (3, long, 1), (3, long, 1), (0, CALL, 2)]
+    scanner = FrameScanner()
+    scanner.most_bytes = WIDE_FRAME_BYTES
+    scanner.add(PREFACE + CALL + long)
+    scanner.take(1000)
+    assert bytes(scanner.take(1000).payload) == bytes(LONG_DATA_BYTES)
+    # What is shorter, has flags (as the end of a call, or padding), or is in the middle of headers, is for h2.
+    for other in (
+        frame(0, 0, bytes(LONG_DATA_BYTES - 1), 3), frame(0, 1, bytes(LONG_DATA_BYTES), 3),
+        frame(0, 8, bytes(LONG_DATA_BYTES), 3), frame(1, 0, b"h", 3) + long,
+    ):  # fmt: skip
+        assert {stream for stream, _, _ in scanned(other)} == {0}
+    # Nobody may send it who has not the permission to.
+    assert scanned(long, MAX_HTTP2_FRAME_BYTES) == [(0, PREFACE, 0)]
 
 
 def test_each_kind_counts_as_what_it_costs():
     (found,) = taken([MIXED])
     # Settings 8, acknowledged settings 1, ping 1, reset 16, DATA without bytes 1, window 1, priority 1, unknown 1,
     # continuation 1; neither headers nor the DATA of a call.
-    assert found == (MIXED, 12, 2, 60, 8 + 1 + 1 + 16 + 1 + 1 + 1 + 1 + 1)
+    assert found[:5] == (MIXED, 12, 2, 60, 8 + 1 + 1 + 16 + 1 + 1 + 1 + 1 + 1)
 
 
 def test_however_bytes_come_frames_are_whole_and_nothing_is_lost():
