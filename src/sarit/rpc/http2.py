@@ -80,7 +80,7 @@ class Http2End:
         self._flush_is_due = False
         self._writable = True
         self._long_bytes = 0  # of long frames that the other end has no credit for
-        self._owed_bytes = 0  # those of them that are acknowledged
+        self._owed_bytes = 0  # acknowledged ones that are not in credit yet
         self._credit = bytearray()  # WINDOW_UPDATE frames to send
         self._unsent: dict[int, _Unsent] = {}
         self._h2 = H2Connection(_CLIENT if most_calls is None else _SERVER)
