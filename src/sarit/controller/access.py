@@ -330,7 +330,8 @@ NEEDS: Final[Mapping[str, Need]] = {
     "mirrorRead": Need(_read, _mirror),
     "mirrorGrown": Need(_read, _mirror),
     "mirrorHold": Need(_update, _mirror),
-    "mirrorFence": Need(_update, _mirror),
+    # Sealing streams is no part of copying: who may write mirrors of a scope may not end its streams by that.
+    "mirrorFence": Need(_update, _scope),
     "mirrorBegin": Need(_update, _mirror),
     "mirrorStates": Need(_update, _mirror),
     "mirrorWrite": Need(_update, _mirror),

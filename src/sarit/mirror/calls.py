@@ -46,15 +46,23 @@ class Sides(Protocol):
 
 
 class MirrorCalls:
-    """The calls of MirrorService.  `held`: notes that a link holds streams of a scope; None: nothing is noted."""
+    """The calls of MirrorService.
 
-    def __init__(self, sides: Sides, held: Callable[[LinkIdentity, str], Awaitable[object]] | None = None) -> None:
+    `held`: notes that a link holds streams of a scope; None: nothing is noted.  `own`: the id of this installation."""
+
+    def __init__(
+        self, sides: Sides, held: Callable[[LinkIdentity, str], Awaitable[object]] | None = None, own: str = ""
+    ) -> None:
+        self._own = own
         self._sides = sides
         self._held = held
         self._compressor = Compressor()
         self._replies: OrderedDict[tuple[bytes, str], int] = OrderedDict()  # the last about growth, by link and scope
         self._waiting = 0  # calls that wait for growth
         self._transfers = asyncio.Semaphore(MAX_MIRROR_TRANSFERS)
+
+    def _link(self, request: Any) -> LinkIdentity:
+        return messages.link_of(request.link, self._own)
 
     def __repr__(self) -> str:
         return f"<MirrorCalls on {self._sides!r}>"
@@ -103,7 +111,7 @@ class MirrorCalls:
         seconds = request.waitSeconds
         if not math.isfinite(seconds) or seconds < 0:
             raise Invalid("a link waits for no such time")
-        link = messages.link_of(request.link)
+        link = self._link(request)
         key = link.link_id, request.scope
         if (number := self._replies.get(key, 0)) != request.after:  # what the last reply said did not arrive
             return pb.MirrorGrownResponse(any=True, number=number)
@@ -129,7 +137,7 @@ class MirrorCalls:
     async def mirrorHold(self, request: pb.MirrorHoldRequest) -> pb.MirrorDone:
         messages.bounded(request.cuts)
         cuts = [(messages.stream_of(request.scope, held.stream), messages.cut_of(held.cut)) for held in request.cuts]
-        link = messages.link_of(request.link)
+        link = self._link(request)
         if self._held is not None:
             await self._held(link, request.scope)
         await self._sides.source.hold(link, request.scope, cuts)
@@ -137,25 +145,25 @@ class MirrorCalls:
 
     async def mirrorFence(self, request: pb.MirrorFenceRequest) -> pb.MirrorDone:
         names = messages.names_of(request.streams, request.scope)
-        await self._sides.source.fence(messages.link_of(request.link), request.scope, names, request.lineage)
+        await self._sides.source.fence(self._link(request), request.scope, names, request.lineage)
         return pb.MirrorDone()
 
     # -- of the target -----------------------------------------------------------------------------
 
     async def mirrorBegin(self, request: pb.MirrorBeginRequest) -> pb.MirrorStatesResponse:
         messages.bounded(request.streams)
-        link, scope = messages.link_of(request.link), request.scope
+        link, scope = self._link(request), request.scope
         facts = [messages.facts_of(each, scope) for each in request.streams]
         begun = await self._sides.target.begin(link, scope, facts, discard_divergent=request.discardDivergent)
         return _states(begun)
 
     async def mirrorStates(self, request: pb.MirrorNamesRequest) -> pb.MirrorStatesResponse:
         names = messages.names_of(request.streams, request.scope)
-        return _states(await self._sides.target.states(messages.link_of(request.link), request.scope, names))
+        return _states(await self._sides.target.states(self._link(request), request.scope, names))
 
     async def mirrorWrite(self, request: pb.MirrorWriteRequest) -> pb.MirrorWriteResponse:
         messages.bounded(request.writes)
-        link, scope = messages.link_of(request.link), request.scope
+        link, scope = self._link(request), request.scope
         async with self._transfers:
             pieces = split(unpack(request.data), [each.length for each in request.writes])
             writes = [_write_of(each, scope, piece) for each, piece in zip(request.writes, pieces, strict=True)]
@@ -167,21 +175,21 @@ class MirrorCalls:
     async def mirrorFinish(self, request: pb.MirrorFinishRequest) -> pb.MirrorStatesResponse:
         messages.bounded(request.rounds)
         rounds = [messages.round_of(each, request.scope) for each in request.rounds]
-        return _states(await self._sides.target.finish(messages.link_of(request.link), request.scope, rounds))
+        return _states(await self._sides.target.finish(self._link(request), request.scope, rounds))
 
     async def mirrorDrop(self, request: pb.MirrorDropRequest) -> pb.MirrorDone:
         messages.bounded(request.segments, MAX_SEGMENTS_PER_STREAM)
         staged = [(messages.stream_of(request.scope, each.stream), each.segment) for each in request.segments]
-        await self._sides.target.drop(messages.link_of(request.link), request.scope, staged)
+        await self._sides.target.drop(self._link(request), request.scope, staged)
         return pb.MirrorDone()
 
     async def mirrorRestart(self, request: pb.MirrorRestartRequest) -> pb.MirrorStatesResponse:
         facts = messages.facts_of(request.stream, request.scope)
-        return _states([await self._sides.target.restart(messages.link_of(request.link), request.scope, facts)])
+        return _states([await self._sides.target.restart(self._link(request), request.scope, facts)])
 
     async def mirrorPromote(self, request: pb.MirrorNamesRequest) -> pb.MirrorStatesResponse:
         names = messages.names_of(request.streams, request.scope)
-        return _states(await self._sides.target.promote(messages.link_of(request.link), request.scope, names))
+        return _states(await self._sides.target.promote(self._link(request), request.scope, names))
 
 
 def _write_of(message: pb.MirrorWrite, scope: str, data: bytes) -> Write:

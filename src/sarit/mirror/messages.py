@@ -269,8 +269,10 @@ def link_message(link: LinkIdentity) -> pb.MirrorLink:
     return pb.MirrorLink(linkId=link.link_id, name=link.name, installation=link.installation)
 
 
-def link_of(message: pb.MirrorLink) -> LinkIdentity:
-    """Return the link in a message."""
+def link_of(message: pb.MirrorLink, own: str = "") -> LinkIdentity:
+    """Return the link in a message.  `own`: this installation, whose links do not call it over the network."""
+    if own and message.installation == own:
+        raise Invalid("a message of another installation says that it is of a link of this one")
     if not is_internal_name(message.name) or not is_internal_name(message.installation):
         raise Invalid("a message between the sides of a link names no link and no installation")
     return LinkIdentity(_random_id(message.linkId), message.name, message.installation)

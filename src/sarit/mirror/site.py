@@ -69,7 +69,7 @@ class MirrorSite:
         from sarit.mirror.attached_calls import AttachedCalls
         from sarit.mirror.calls import MirrorCalls
 
-        return MirrorCalls(self, self.links.passive), AttachedCalls(self)
+        return MirrorCalls(self, self.links.passive, self.installation), AttachedCalls(self, self.installation)
 
     def peer(self, link: Link) -> Peer:
         """Return the peer of a link; the caller closes it."""

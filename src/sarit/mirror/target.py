@@ -134,6 +134,10 @@ class LocalTarget:
         if known is not None and self._beginnings.is_current(link, facts, known):
             return known
         if known is not None and self._beginnings.is_former_source(link, facts, known):
+            # The facts could be forged to make a stream read-only, or to give it up: only an administrator here
+            # decides that.
+            if link.installation != self._installation:
+                return refused(facts.name, "it is a stream that others copied: let a link of this side pull it back")
             no = await self._rejoin(link, facts, discard=discard)
             if no is not None:
                 return no

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sarit.mirror.values import Offer, StreamFacts
 
 UP = LinkIdentity(b"u" * 16, "up", "edge")
-BACK = LinkIdentity(b"b" * 16, "back", "core")
+BACK = LinkIdentity(b"b" * 16, "back", "edge")
 MARK = StreamName("s", "_MARKt")
 LIMIT = 1 << 20
 
@@ -164,7 +164,7 @@ def test_planned_promotion_loses_nothing_and_the_way_back_copies_nothing_again()
         assert state.lineage.epoch == 2 + 2 * PROMOTED_EPOCHS
         known = await find_known(edge.controller.catalog, STREAM)
         assert [one.installation for one in known.row.lineages] == ["core", "edge"]
-        again = replace(UP, link_id=b"v" * 16, name="again")
+        again = replace(UP, link_id=b"v" * 16, name="again", installation="core")
         state = await begun(edge, core, again)
         assert (state.status, " 12 bytes " in state.reason) == (MirrorStatus.REFUSED, True), state.reason
 
@@ -300,5 +300,18 @@ def test_a_decided_round_is_carried_out_though_its_link_stays_away(monkeypatch: 
         await sweeper.sweep()
         assert await copied(core) == [b"one", b"two"]
         assert await core.controller.catalog.pending_work() == []
+
+    run(check())
+
+
+def test_a_push_does_not_turn_a_former_source_into_a_mirror() -> None:
+    async def check() -> None:
+        edge, core = await two_sides()
+        await carry(edge, core, UP)
+        await core.target.promote(UP, "s", [STREAM])
+        state = await begun(core, edge, replace(BACK, installation="core"), discard=True)
+        assert state.status is MirrorStatus.REFUSED
+        assert "pull it back" in state.reason
+        assert await edge.state() is State.ACTIVE  # and it is not fenced
 
     run(check())

@@ -514,3 +514,28 @@ def test_password_is_not_sent_to_another_machine_in_clear_text(tmp_path, monkeyp
             await Peer(chosen, real_env(), "here").site()
 
     asyncio.run(main())
+
+
+def test_link_of_the_called_installation_is_no_caller() -> None:
+    forged = LinkIdentity(LINK.link_id, LINK.name, "there")
+
+    async def main() -> None:
+        sides = Sides(MemorySource("there"), MemoryTarget("there"))
+        calls = MirrorCalls(sides, own="there"), AttachedCalls(sides, own="there")
+        found = handlers(MIRROR, calls, RequestLimiter())
+        server, port = await listen(found)
+        made = Peer(LinkSettings(Direction.PUSH, f"127.0.0.1:{port}"), real_env(), "here")
+        try:
+            assert await RemoteTarget(made).states(LINK, "app", []) == []
+            for call in (
+                RemoteTarget(made).states(forged, "app", [TABLE]),
+                RemoteSource(made).grown(forged, "app", 0.0),
+            ):
+                with pytest.raises(Invalid, match="of a link of this one"):
+                    await call
+        finally:
+            await made.close()
+            server.close()
+            await server.wait_closed()
+
+    asyncio.run(main())

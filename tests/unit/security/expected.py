@@ -15,7 +15,7 @@ MIRROR_READS = {
     "mirrorCuts", "mirrorGroups",
 }  # fmt: skip
 MIRROR_WRITES = {
-    "mirrorHold", "mirrorFence", "mirrorBegin", "mirrorStates", "mirrorWrite", "mirrorFinish", "mirrorDrop",
+    "mirrorHold", "mirrorBegin", "mirrorStates", "mirrorWrite", "mirrorFinish", "mirrorDrop",
     "mirrorRestart", "mirrorPromote", "mirrorBeginTables", "mirrorCompareTable", "mirrorWriteTable", "mirrorCutTimes",
     "mirrorAddCuts", "mirrorPutGroups", "mirrorPromoteAttached",
 }  # fmt: skip
@@ -45,7 +45,7 @@ CALLS = {
     "updateStream": WRITES, "truncateStream": WRITES, "sealStream": WRITES, "deleteStream": WRITES, "scale": WRITES,
     "createTransaction": WRITES, "pingTransaction": WRITES, "commitTransaction": WRITES, "abortTransaction": WRITES,
     "noteTimestampFromWriter": WRITES, "removeWriter": WRITES, "createKeyValueTable": WRITES,
-    "deleteKeyValueTable": WRITES, "dropSubscriber": WRITES,
+    "deleteKeyValueTable": WRITES, "dropSubscriber": WRITES, "mirrorFence": WRITES,
     # With READ on the group that is named, too; the owner of the stream needs no right on it.
     "updateSubscriberStreamCut": READS,
     "mirrorSite": LOGGED_IN, "mirrorScopes": LOGGED_IN, **dict.fromkeys(MIRROR_READS | MIRROR_WRITES, ADMIN),
