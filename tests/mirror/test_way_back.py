@@ -67,6 +67,10 @@ async def filled(client) -> list[bytes]:
     return events + await write(client, "after", 60)
 
 
+def pull(peer: str, **more) -> LinkSettings:
+    return LinkSettings(LinkDirection.PULL, peer, include=("s/*",), **more)
+
+
 def push(peer: str, **more) -> LinkSettings:
     return LinkSettings(LinkDirection.PUSH, peer, include=("s/*",), **more)
 
@@ -87,7 +91,7 @@ def test_a_planned_promotion_loses_nothing_and_the_old_source_becomes_the_mirror
             events += await write(core, "at the core", 30)
             with pytest.raises(Sealed, match="sealed"):
                 await write(edge, "refused", 1)
-            await core.links.create("back", push(at_edge))
+            await edge.links.create("back", pull(at_core))
             await copied(core, edge)
             assert await content(edge) == sorted(events)
             epochs = [epoch.number for epoch in await edge.stream(STREAM).epochs()]
@@ -109,16 +113,17 @@ def test_what_the_old_source_alone_has_is_refused_by_its_bytes_and_exported_if_i
                 pass
             events += await write(core, "at the core", 30)
             # Nobody fenced the edge: it hears of the promotion from the link back.
-            await core.links.create("back", push(at_edge))
+            await edge.links.delete("up")
+            await edge.links.create("back", pull(at_core))
 
             async def refused() -> bool:
-                problems = (await core.links.get("back")).status.problems
+                problems = (await edge.links.get("back")).status.problems
                 return any("bytes that were not copied when its mirror was promoted" in each.text for each in problems)
 
             await until(refused)
             with pytest.raises(Sealed, match="sealed"):
                 await write(edge, "refused", 1)
-            await core.links.change("back", push(at_edge, discard_divergent=True))
+            await edge.links.change("back", pull(at_core, discard_divergent=True))
             await copied(core, edge)
             assert await content(edge) == sorted(events)
             (export,) = [str(name) async for name in edge.list_streams("s") if "divergent" in str(name)]
