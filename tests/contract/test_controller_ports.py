@@ -16,7 +16,8 @@ from sarit.core.metering import NO_RATES, ScalingTimes
 from sarit.core.names import transaction_segment
 from sarit.env.real import RealNetwork
 from sarit.process.store_calls.in_process import InProcessSegments, InProcessTables
-from sarit.process.store_calls.remote import FixedRouter, RemoteSegments, RemoteTables, StoreConnections
+from sarit.process.store_calls.remote import RemoteSegments, RemoteTables
+from sarit.process.store_calls.store_connections import FixedRouter, StoreConnections
 from sarit.store.metering.load_meters import LoadMeters
 from sarit.store.server.internal_handler import InternalHandler
 from sarit.store.server.listener import StoreListener

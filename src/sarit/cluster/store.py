@@ -32,7 +32,7 @@ from sarit.process.observation.start_line import StartLine, limit_fact
 from sarit.process.places.store_parts import StoreParts
 from sarit.process.places.volume import storage_directory
 from sarit.process.run import run_process, say
-from sarit.process.store_calls.remote import StoreConnections
+from sarit.process.store_calls.store_connections import StoreConnections
 from sarit.process.store_role import Ownership, StoreRole, StoreSettings
 from sarit.storage.open import open_storage
 

@@ -25,7 +25,8 @@ from sarit.process.controller_role import ControllerRole, ControllerSettings
 from sarit.process.job_kinds import JobConfig
 from sarit.process.observation.start_line import StartLine
 from sarit.process.run import run_process, say
-from sarit.process.store_calls.remote import RemoteStores, StoreConnections
+from sarit.process.store_calls.remote import RemoteStores
+from sarit.process.store_calls.store_connections import StoreConnections
 
 if TYPE_CHECKING:
     import asyncio

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from sarit.admin.console.view import NodeView
     from sarit.env.ports import Env
     from sarit.process.settings import NodeConfig
-    from sarit.process.store_calls.remote import Address
+    from sarit.process.store_calls.store_connections import Address
     from sarit.process.store_role import StoreRole
 
 _log = logging.getLogger("sarit.process")
@@ -180,7 +180,8 @@ class ControllerPart:
     def __init__(self, spec: ChildSpec, env: Env, admin: Admin, security: Security, node_stores: StoresReport) -> None:
         from sarit.process.controller_role import ControllerRole, ControllerSettings
         from sarit.process.job_kinds import job_config
-        from sarit.process.store_calls.remote import FixedRouter, RemoteStores, StoreConnections
+        from sarit.process.store_calls.remote import RemoteStores
+        from sarit.process.store_calls.store_connections import FixedRouter, StoreConnections
 
         self._admin = admin
         self._config = config = spec.config

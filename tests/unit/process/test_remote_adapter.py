@@ -12,13 +12,9 @@ from sarit.controller.ports import TableUpdate
 from sarit.core.errors import Conflict, Unavailable
 from sarit.core.metering import ScaleAdvice
 from sarit.env.real import RealNetwork
-from sarit.process.store_calls.remote import (
-    FixedRouter,
-    RemoteSegments,
-    RemoteTables,
-    StoreConnections,
-)
+from sarit.process.store_calls.remote import RemoteSegments, RemoteTables
 from sarit.process.store_calls.scale_request_watch import ScaleRequestWatch
+from sarit.process.store_calls.store_connections import FixedRouter, StoreConnections
 from sarit.store.server import connection
 from sarit.store.server.internal_handler import InternalHandler
 from sarit.store.server.listener import StoreListener

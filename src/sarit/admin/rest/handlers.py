@@ -7,8 +7,7 @@ the kinds of `core/errors.py`.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 from sarit.admin.rest import bodies
 from sarit.admin.rest.limits import MAX_LISTED
@@ -18,36 +17,10 @@ from sarit.core.names import READER_GROUP_PREFIX, StreamName, is_user_name
 from sarit.rpc.generated import controller_pb2 as pb
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
+    from sarit.admin.rest.asked import Asked, Handler
     from sarit.client.aio import Client
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A request: the names of its path, its query, its body (None when it has none)."""
-
-    path: Mapping[str, str]
-    query: Mapping[str, Any]
-    body: Any
-
-    @property
-    def scope(self) -> str:
-        """The scope in the path."""
-        return self.path["scopeName"]
-
-    @property
-    def stream(self) -> StreamName:
-        """The stream in the path."""
-        return StreamName(self.scope, self.path["streamName"])
-
-    @property
-    def group(self) -> str:
-        """The reader group in the path, with its scope."""
-        return f"{self.scope}/{self.path['readerGroupName']}"
-
-
-Handler: TypeAlias = "Callable[[Client, Asked], Awaitable[Any]]"
 
 
 class Raw(bytes):

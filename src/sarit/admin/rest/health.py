@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from sarit.admin.reasons import HealthPort
-    from sarit.admin.rest.handlers import Asked
+    from sarit.admin.rest.asked import Asked
 
 _STATES: Final = {"starting": "STARTING", "stopping": "DOWN"}
 # Of a container, by the word that the store has for it.

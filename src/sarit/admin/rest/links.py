@@ -10,7 +10,7 @@ from sarit.core.policies import RetentionPolicy, RetentionType
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from sarit.admin.rest.handlers import Asked, Handler
+    from sarit.admin.rest.asked import Asked, Handler
     from sarit.client.aio import Client
     from sarit.core.links import LinkInfo, StreamProblem
 

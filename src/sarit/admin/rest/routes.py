@@ -15,7 +15,8 @@ from starlette.routing import Route
 
 from sarit.admin.callers import peer_of
 from sarit.admin.rest.api import HEALTH, LINKS, OPERATIONS, READER_GROUPS, SCOPES, STREAMS
-from sarit.admin.rest.handlers import HANDLERS, Asked, Raw
+from sarit.admin.rest.asked import Asked
+from sarit.admin.rest.handlers import HANDLERS, Raw
 from sarit.admin.rest.health import handlers
 from sarit.admin.rest.limits import MAX_REST_BODY_BYTES, REST_ANSWER_SECONDS
 from sarit.admin.rest.models import MODELS
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from sarit.admin.callers import Callers
     from sarit.admin.reasons import HealthPort
     from sarit.admin.rest.api import Operation
-    from sarit.admin.rest.handlers import Handler
+    from sarit.admin.rest.asked import Handler
 
     Bound = Callable[[Asked], Awaitable[Any]]
 

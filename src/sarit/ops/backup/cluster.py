@@ -19,7 +19,7 @@ from sarit.ops.backup.limits import COPY_CACHE_BYTES
 from sarit.ops.backup.moment import check_whole
 from sarit.ops.backup.node_connection import Refused, TryAgain
 from sarit.process.places.indexes import open_shared_indexes
-from sarit.process.store_calls.remote import FixedRouter, StoreConnections
+from sarit.process.store_calls.store_connections import FixedRouter, StoreConnections
 from sarit.store.backup_session import PROTOCOL
 from sarit.store.limits import BACKUP_IDLE_SECONDS
 from sarit.wire import commands as wire

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from sarit.core.names import StreamName
     from sarit.process.observation.health import Health
     from sarit.process.shown_option import ShownOption
-    from sarit.process.store_calls.remote import StoreConnections
+    from sarit.process.store_calls.store_connections import StoreConnections
     from sarit.security.permissions import Caller
 
 PLACED, MOVING, UNPLACED = "assigned", "moving", "unassigned"

@@ -22,7 +22,7 @@ from sarit.wire import commands as wire
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from sarit.process.store_calls.remote import Address, StoreConnections
+    from sarit.process.store_calls.store_connections import Address, StoreConnections
 
 T = TypeVar("T")
 

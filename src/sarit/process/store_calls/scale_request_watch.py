@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from sarit.env.ports import Env
-    from sarit.process.store_calls.remote import Address, StoreConnections
+    from sarit.process.store_calls.store_connections import Address, StoreConnections
 
 _log = logging.getLogger("sarit.process")
 

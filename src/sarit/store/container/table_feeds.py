@@ -15,7 +15,6 @@ from sarit.store.limits import MAX_FOLLOWED_TABLES, TABLE_FEED_BYTES, TABLE_FEED
 
 if TYPE_CHECKING:
     from sarit.store.container.operations import Entry, UpdateTable
-    from sarit.store.container.segment import Segment
 
 
 class _Feed:
@@ -53,18 +52,18 @@ class TableFeeds:
         while self._bytes > TABLE_FEED_BYTES:
             self._drop_oldest()
 
-    def read(self, segment: Segment, position: int, limit: int) -> tuple[list[Entry], int] | None:
+    def read(self, segment: int, length: int, position: int, limit: int) -> tuple[list[Entry], int] | None:
         """Return the changes of a table behind a position, in whole batches of about `limit` bytes, and the position
-        behind them.  None: they are not known.  Follows the table from now on."""
-        feed = self._feeds.get(segment.id)
+        behind them.  None: they are not known.  Follows the table from now on.  `length`: the table's position."""
+        feed = self._feeds.get(segment)
         if feed is None:
-            feed = self._feeds[segment.id] = _Feed(segment.length)
+            feed = self._feeds[segment] = _Feed(length)
             while len(self._feeds) > MAX_FOLLOWED_TABLES:
                 self._forget(next(iter(self._feeds)))
-        self._feeds.move_to_end(segment.id)
-        if position == segment.length:
+        self._feeds.move_to_end(segment)
+        if position == length:
             return [], position
-        if not feed.since <= position < segment.length:
+        if not feed.since <= position < length:
             return None
         found: list[Entry] = []
         size = 0

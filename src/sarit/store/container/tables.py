@@ -325,7 +325,7 @@ class Tables:
         """Return changes behind a position, with removals, in whole batches, and the position behind them; None: they
         are not known any more.  Follows the table from now on (`table_feeds.py`).  Raises NotFound."""
         segment = await self._require(name)
-        return self._container.state.feeds.read(segment, position, min(limit, MAX_TABLE_PAGE_BYTES))
+        return self._container.state.feeds.read(segment.id, segment.length, position, min(limit, MAX_TABLE_PAGE_BYTES))
 
     async def info(self, name: str) -> Segment:
         """Return the table's segment.  Raises NotFound, Invalid (no table)."""

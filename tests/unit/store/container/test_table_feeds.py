@@ -1,7 +1,6 @@
 """Feeds of tables against a list of all batches: what they give is true, and what they have forgotten they say so."""
 
 import random
-from types import SimpleNamespace
 
 import pytest
 
@@ -36,10 +35,11 @@ def test_feeds_give_whole_batches_in_order_or_say_that_they_forgot(seed, monkeyp
                 history[segment].append(operation)
             length[segment] = operation.length
             continue
-        state = SimpleNamespace(id=segment, length=length[segment])
         behind = chance.randrange(6)
-        position = history[segment][-behind].entries[0].version if 0 < behind <= len(history[segment]) else state.length
-        found = feeds.read(state, position, 1000)
+        position = (
+            history[segment][-behind].entries[0].version if 0 < behind <= len(history[segment]) else length[segment]
+        )
+        found = feeds.read(segment, length[segment], position, 1000)
         if found is None:
             lost += 1
             continue
@@ -58,7 +58,7 @@ def test_what_is_kept_of_all_tables_is_bounded(monkeypatch):
     feeds = TableFeeds()
     lengths = {1: 0, 2: 0}
     for segment in lengths:
-        feeds.read(SimpleNamespace(id=segment, length=0), 0, 1000)
+        feeds.read(segment, 0, 0, 1000)
     for number in range(100):
         for segment in lengths:
             operation = batch(segment, lengths[segment], number, 2)
