@@ -35,8 +35,9 @@ if TYPE_CHECKING:
 class LocalAttachedSource:
     """The tables, recorded cuts and reader groups of this installation, for links that copy them."""
 
-    def __init__(self, catalog: Catalog, installation: str) -> None:
+    def __init__(self, catalog: Catalog, installation: str, segments: Segments) -> None:
         self._catalog = catalog
+        self._segments = segments
         self._tables = TableSource(catalog, installation)
 
     async def tables(self, scope: str, after: str) -> list[TableFacts]:
@@ -55,7 +56,10 @@ class LocalAttachedSource:
 
     async def groups(self, scope: str, after: str) -> list[GroupFacts]:
         """Return a page of reader groups with their positions."""
-        return []
+        # Import here: most links copy no groups, and their states need a part of the client.
+        from sarit.mirror.group_copies import GroupSource
+
+        return await GroupSource(self._catalog, self._segments).groups(scope, after)
 
 
 class LocalAttachedTarget:
@@ -67,6 +71,7 @@ class LocalAttachedTarget:
     ) -> None:  # fmt: skip
         """`links`: where it is recorded which links write here; None: nowhere."""
         self._links = links
+        self._catalog, self._segments = catalog, segments
         self._tables = TableTarget(catalog, scopes, tables, segments, installation, links)
         self._timeline = TimelineTarget(catalog, segments)
         self._groups = groups
@@ -100,8 +105,13 @@ class LocalAttachedTarget:
             await self._timeline.add(link, one)
 
     async def put_groups(self, link: LinkIdentity, scope: str, groups: Sequence[GroupFacts]) -> list[str]:
-        """Make reader groups begin at positions."""
-        return ["reader groups are not copied yet"] * len(groups)
+        """Make reader groups begin at positions, unless they are used here.  Returns for each why it was left out."""
+        from sarit.mirror.group_copies import GroupTarget
+
+        if len(groups) > MAX_MIRROR_STREAMS_PER_CALL:
+            raise Invalid(f"one call names at most {MAX_MIRROR_STREAMS_PER_CALL} reader groups")
+        target = GroupTarget(self._catalog, self._groups, self._segments)
+        return [await target.put(link, scope, facts) for facts in groups]
 
     async def promote_attached(self, link: LinkIdentity, scope: str) -> list[TableState]:
         """Let clients change the tables of a scope that the link copied."""

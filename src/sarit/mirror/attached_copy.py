@@ -37,9 +37,6 @@ if TYPE_CHECKING:
 
 Rows = list[tuple[bytes, bytes | None]]
 
-_NO_GROUPS: Final = (
-    "positions of reader groups are not copied by this version: make the groups at the mirror, from their stream cuts"
-)
 _ALL_ROWS: Final = ((b"", None),)
 
 
@@ -68,7 +65,6 @@ class AttachedCopy:
             some = names[at : at + MAX_MIRROR_STREAMS_PER_CALL]
             await self._cuts(source.attached, target.attached, link, scope, some)
         if settings.groups and scope != SYSTEM_SCOPE:
-            problems.append(StreamProblem(f"{scope}: reader groups", _NO_GROUPS))
             problems += await self._groups(source.attached, target.attached, link, scope)
         return problems
 

@@ -89,6 +89,10 @@ MAX_MIRROR_ROWS: Final = 10_000
 MAX_MIRROR_ROWS_BYTES: Final = 4 * MIB
 # How often a change at a position is tried again when others change the table at the same time.
 MAX_TABLE_COPY_ATTEMPTS: Final = 20
+# The bytes of a reader group's state that are read for its position: its readers compact it long before.
+MAX_GROUP_STATE_BYTES: Final = 32 * MIB
+# The generation of a reader group that a source may name: far below what its record holds, far above what happens.
+MAX_GROUP_GENERATION: Final = 1 << 48
 # How many recorded cuts one call carries, about.
 MIRROR_CUTS_PER_CALL: Final = 5_000
 # The changes of a table during its comparison that are applied at its end; with more it is compared again.

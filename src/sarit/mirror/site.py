@@ -35,7 +35,7 @@ class MirrorSite:
         catalog, segments = controller.catalog, controller.segments
         source = LocalSource(
             catalog, controller.streams, segments, env, installation, controller.growth,
-            attached=LocalAttachedSource(catalog, installation),
+            attached=LocalAttachedSource(catalog, installation, segments),
         )  # fmt: skip
         self.source = cast("MirrorSource", source)
         self._drop_holds = source.drop_holds

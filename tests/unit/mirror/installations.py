@@ -114,7 +114,7 @@ async def installation(name: str, seed: int = 1) -> Installation:
         name,
         store,
         controller,
-        LocalAttachedSource(controller.catalog, name),
+        LocalAttachedSource(controller.catalog, name, segments),
         LocalAttachedTarget(
             controller.catalog, controller.scopes, controller.tables, controller.groups, segments, name, links
         ),

@@ -407,16 +407,6 @@ def test_a_table_created_again_is_not_read_under_its_old_identity():
     run(test)
 
 
-def test_a_link_that_shall_copy_reader_groups_says_that_it_does_not():
-    async def test(edge, core):
-        settings = LinkSettings(Direction.PUSH, "core:9090", groups=True)
-        sides = Side(edge.attached_source), Side(core.attached_target)
-        (problem,) = await AttachedCopy().copy(*sides, LINK, settings, "s", [])
-        assert "reader groups are not copied" in problem.text
-
-    run(test)
-
-
 def test_a_mirror_goes_on_by_another_link_once_its_own_was_deleted_here():
     async def test(edge, core):
         await edge.make_table("s", "t")

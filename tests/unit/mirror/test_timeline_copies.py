@@ -22,7 +22,7 @@ def attached_target(core):
 
 
 async def copy_cuts(edge, core, link=UP):
-    source = Side(LocalAttachedSource(edge.controller.catalog, "edge"))
+    source = Side(LocalAttachedSource(edge.controller.catalog, "edge", edge.world.segments))
     return await AttachedCopy().copy(source, Side(attached_target(core)), link, SETTINGS, "s", [STREAM])
 
 
