@@ -1,4 +1,4 @@
-"""A reader group over a link between two real nodes: its readers go on at the promoted mirror exactly where they were."""
+"""A reader group over a link between two real nodes: its readers go on at the promoted mirror where they were."""
 
 import asyncio
 
