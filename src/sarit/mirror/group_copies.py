@@ -2,7 +2,7 @@
 
 The source tells the cut at which another reader would continue if all readers of the group were lost.  The mirror's
 group starts there once the mirrors have the bytes before it, as long as no reader has joined it at the mirror.  The id
-of the group is the source's: by it a group that a link made is told from one that a user made.
+of the group is the source's: by it a group that a link made is distinguished from one that a user made.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from sarit.client.groups import codec
 from sarit.client.groups.state import AcquireSegment, AddReader, ReleaseSegment, RemoveReader, SegmentCompleted
 from sarit.client.groups.values import GroupSegment
 from sarit.client.sync.synchronizer import encode_updates
+from sarit.controller.model.epochs import Epoch, SegmentRange
 from sarit.controller.model.records import GroupRecord, State
 from sarit.core.keyspace import KeyRange
 from sarit.core.names import SegmentId, StreamName
@@ -16,6 +17,7 @@ from sarit.mirror.attached import LocalAttachedSource
 from sarit.mirror.attached_copy import AttachedCopy
 from sarit.mirror.attachments import GroupFacts
 from sarit.mirror.group_copies import GroupTarget
+from sarit.mirror.group_positions import cut_at, segments_read
 from sarit.mirror.links import Direction, LinkSettings
 from tests.unit.controller.world import STREAM, halves, run
 from tests.unit.mirror.installations import Side
@@ -171,6 +173,23 @@ def test_position_between_a_split_and_the_next_is_a_cut():
         assert await position(core) == {one: 3, two: 0}
 
     run(test())
+
+
+def test_a_cut_lies_at_the_position_or_before_it():
+    a, b, d = (SegmentRange(low, high, n) for n, low, high in ((0, 0.0, 0.25), (1, 0.25, 0.5), (2, 0.5, 1.0)))
+    merged = SegmentRange(0.0, 0.5, SegmentId(1, 3).packed)
+    left, right = (SegmentRange(0.5 + n / 4, 0.75 + n / 4, SegmentId(2, 4 + n).packed) for n in range(2))
+    epochs = [Epoch(0, (a, b, d), 0), Epoch(1, (merged, d), 0), Epoch(2, (merged, left, right), 0)]
+    head = dict.fromkeys((0, 1, 2), 0)
+    # The first segment was read, and its successor waits for the second one; the rest went on to the last epoch.
+    there = {1: 5, left.segment: 7, right.segment: 8}
+    assert segments_read(epochs, there) == [0, 2]
+    assert cut_at(epochs, head, there, {0: 10, 2: 20}) == {0: 10, **there}
+    # There is no cut at this position: the one before it is in the first epoch.
+    assert cut_at(epochs, head, {1: 5, left.segment: 7}, {0: 10, 2: 20}) == {0: 10, 1: 5, 2: 20}
+    # What was truncated is not read again, and what is no segment of the stream is no position.
+    assert cut_at(epochs, {**head, 1: 6}, there, {0: 10, 2: 20}) == {0: 10, **there, 1: 6}
+    assert cut_at(epochs, head, {9: 1}, {}) is None
 
 
 HOSTILE = {
