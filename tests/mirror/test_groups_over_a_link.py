@@ -2,7 +2,10 @@
 
 import asyncio
 
+import pytest
+
 from sarit.client.groups.reader import GroupEvent
+from sarit.core.links import LinkState
 from sarit.core.names import StreamName
 from sarit.mirror.links import Direction
 from tests.limits import HANG_SECONDS
@@ -25,7 +28,26 @@ async def read(group, name, count):
     return found
 
 
-def test_readers_go_on_at_the_promoted_mirror_where_they_were(tmp_path):
+async def positions(group):
+    return {(one.stream, one.segment): one.position for one in await group.progress()}
+
+
+async def copied(group, client):
+    """Return whether a group is where the source's is."""
+    try:
+        mirror = await client.reader_groups.open(GROUP)
+    except LookupError:
+        return False
+    return await positions(mirror) == await positions(group)
+
+
+async def is_promoted(client):
+    """Return whether the link has ended."""
+    return (await client.links.get("north")).state is LinkState.PROMOTED
+
+
+@pytest.mark.parametrize("planned", [False, True], ids=["unplanned", "planned"])
+def test_readers_go_on_at_the_promoted_mirror_where_they_were(tmp_path, planned):
     async def main():
         async with two_nodes(tmp_path) as (edge, core, proxy):
             await edge.client.create_scope(SCOPE)
@@ -34,22 +56,19 @@ def test_readers_go_on_at_the_promoted_mirror_where_they_were(tmp_path):
             async with edge.client.writer(str(STREAM)) as writer:
                 for number in range(EVENTS):
                     writer.write(b"%03d" % number, key=str(number % 7))
-            before = await read(group, "edge", EVENTS // 2)
-            there = {(one.stream, one.segment): one.position for one in await group.progress()}
+            before = await read(group, "first", EVENTS // 4)
             await edge.link("north", Direction.PUSH, proxy.address, registry=False, tables=False, groups=True)
             await until_equal(edge, core, [STREAM])
-
-            async def copied():
-                try:
-                    mirror = await core.client.reader_groups.open(GROUP)
-                except LookupError:
-                    return None
-                here = {(one.stream, one.segment): one.position for one in await mirror.progress()}
-                return here == there and mirror
-
-            mirror = await until(copied)
-            await core.client.links.promote("north", planned=False)
-            after = await read(mirror, "core", EVENTS - len(before))
+            await until(lambda: copied(group, core.client))
+            before += await read(group, "second", EVENTS // 4)
+            if planned:  # the last positions are copied by the promotion
+                await edge.client.links.promote("north", planned=True)
+                await until(lambda: is_promoted(edge.client))
+            else:
+                await until(lambda: copied(group, core.client))
+                await core.client.links.promote("north", planned=False)
+            mirror = await core.client.reader_groups.open(GROUP)
+            after = await read(mirror, "third", EVENTS - len(before))
             assert sorted(before + after) == [b"%03d" % number for number in range(EVENTS)]
             assert len(before) == EVENTS // 2
 

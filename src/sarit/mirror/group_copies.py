@@ -155,6 +155,8 @@ class GroupTarget:
         try:
             present = await self._groups.find(scope, group)
         except NotFound:
+            if is_promoted:
+                return ""  # users of this installation may have deleted it
             present = await self._groups.create(scope, group, wanted)
         if present.group_id != wanted.group_id:
             return "a reader group of this name was made here: it is left alone"

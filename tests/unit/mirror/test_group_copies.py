@@ -10,6 +10,7 @@ from sarit.client.groups.values import GroupSegment
 from sarit.client.sync.synchronizer import encode_updates
 from sarit.controller.model.epochs import Epoch, SegmentRange
 from sarit.controller.model.records import GroupRecord, State
+from sarit.core.errors import Unavailable
 from sarit.core.keyspace import KeyRange
 from sarit.core.names import SegmentId, StreamName
 from sarit.mirror import group_states
@@ -130,19 +131,50 @@ def test_group_of_a_user_and_one_of_another_link_are_left_alone():
     run(test())
 
 
-def test_promoted_mirror_gets_a_group_once():
+def test_groups_of_a_promoted_mirror_belong_to_its_users():
     async def test():
         edge, core = await two_sides()
         await edge.append(0, b"second")
         await make(edge)
         await read_to(edge, 5)
         await carry(edge, core, UP)
-        await core.target.promote(UP, "s", [STREAM])
         assert await copy(edge, core) == []
-        assert await position(core) == {0: 5}
+        await core.target.promote(UP, "s", [STREAM])
         await read_to(edge, 11)
         assert await copy(edge, core) == []
         assert await position(core) == {0: 5}
+        await core.controller.groups.delete("s", "g")
+        assert await copy(edge, core) == []
+        with pytest.raises(LookupError):
+            await core.controller.groups.find("s", "g")
+
+    run(test())
+
+
+@pytest.mark.parametrize("lost", ["after the record", "after the announcement", "after the update"])
+def test_a_copy_that_ended_anywhere_is_completed_by_the_next(lost, monkeypatch):
+    async def test():
+        edge, core = await two_sides()
+        await edge.append(0, b"second")
+        await make(edge)
+        await read_to(edge, 5)
+        await carry(edge, core, UP)
+        if lost != "after the record":
+            await copy(edge, core)
+            await read_to(edge, 11)
+
+        async def unavailable(*_):
+            raise Unavailable("lost")
+
+        with monkeypatch.context() as patch:
+            if lost == "after the announcement":
+                patch.setattr(core.controller.groups, "update", unavailable)
+            else:
+                patch.setattr("sarit.mirror.group_copies.begin", unavailable)
+            with pytest.raises(Unavailable):
+                await copy(edge, core)
+        assert await copy(edge, core) == []
+        assert await position(core) == {0: 5 if lost == "after the record" else 11}
 
     run(test())
 
