@@ -124,7 +124,9 @@ class GroupTarget:
                 starts.append((name, tuple(sorted(at.items()))))
                 is_promoted = is_promoted or promoted
             return await self._put(scope, facts.group, replace(wanted, starts=tuple(starts)), is_promoted)
-        except (Invalid, NotFound) as error:
+        except Unavailable:
+            raise
+        except SaritError as error:  # one group must not keep others from being copied
             return str(error)
 
     async def _reached(

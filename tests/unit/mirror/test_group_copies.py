@@ -29,6 +29,8 @@ SETTINGS = LinkSettings(Direction.PUSH, "core:9090", tables=False, groups=True)
 WANTED = GroupRecord(
     State.ACTIVE, "00000000-0000-0000-0000-000000000000", 0, 3000, 30_000, 3, 0, 0, ((STREAM, ()),), ()
 )
+OTHER_ID = "6ba7b810-9dad-11d1-80b4-00c04fd430c8"
+AT_FIRST = ((STREAM, ((0, 0),)),)
 FIRST = GroupSegment(STREAM, SegmentId.unpack(0))
 
 
@@ -224,6 +226,31 @@ def test_a_cut_lies_at_the_position_or_before_it():
     assert cut_at(epochs, head, {9: 1}, {}) is None
 
 
+def test_damaged_group_is_named_and_keeps_no_other_from_being_copied():
+    async def test():
+        edge, core = await two_sides()
+        await make(edge)
+        await carry(edge, core, UP)
+        assert await copy(edge, core) == []
+        for side in (edge, core):
+            other = await side.controller.groups.create("s", "a", replace(WANTED, group_id=OTHER_ID))
+            assert other.group_id == OTHER_ID
+            (segment,) = [name for name in side.world.segments.segments if name.startswith("s/_RGa/")]
+            if side is edge:
+                await side.world.segments.append_at_many([(segment, 0, b"no entry")])
+                assert await copy(edge, core) == ["the source knows no position of it at the moment"]
+                await side.world.segments.truncate(segment, 8)
+                await group_states.begin(side.world.segments, segment, 8, replace(other, starts=AT_FIRST))
+            else:
+                await side.world.segments.append_at_many([(segment, 0, b"no entry")])
+        await read_to(edge, 5)
+        (problem,) = await copy(edge, core)
+        assert "in the middle of an entry" in problem
+        assert await position(core) == {0: 5}
+
+    run(test())
+
+
 HOSTILE = {
     "no position": {"starts": ()},
     "another scope": {"starts": ((StreamName("t", "t"), ((0, 0),)),)},
@@ -243,7 +270,7 @@ def test_what_a_source_must_not_say_is_refused_by_a_reason(change):
     async def test():
         edge, core = await two_sides()
         await carry(edge, core, UP)
-        good = replace(WANTED, group_id="6ba7b810-9dad-11d1-80b4-00c04fd430c8", starts=((STREAM, ((0, 0),)),))
+        good = replace(WANTED, group_id=OTHER_ID, starts=AT_FIRST)
         target = GroupTarget(core.controller.catalog, core.controller.groups, core.world.segments)
         assert await target.put(UP, "s", GroupFacts("g", replace(good, **change)))
         with pytest.raises(LookupError):
