@@ -46,11 +46,11 @@ PIPE_BYTES: Final = 1 << 16
 async def node(directory: str) -> None:
     """Run a node that answers commands from standard input, a line of JSON each."""
     from sarit.controller.jobs import JobTable
+    from sarit.core.links import Link, LinkDirection, LinkRole, LinkSettings, LinkState
     from sarit.core.policies import StreamConfig
     from sarit.env.real import real_env
     from sarit.mirror.link_codec import decode_status
     from sarit.mirror.link_table import job_of, stream_of
-    from sarit.mirror.links import Direction, Link, LinkSettings, LinkState, Role
     from sarit.process.ownership.claims import claim_directory
     from sarit.process.settings import NodeConfig
     from sarit.process.standalone import open_node
@@ -68,10 +68,10 @@ async def node(directory: str) -> None:
         links = role.mirror().links
         if (name := asked.get("create")) is not None:
             settings = LinkSettings(
-                Direction.PUSH, asked["peer"], include=tuple(asked["include"]), bytes_per_second=asked["rate"],
+                LinkDirection.PUSH, asked["peer"], include=tuple(asked["include"]), bytes_per_second=asked["rate"],
                 tables=False, registry=False,
             )  # fmt: skip
-            link = Link(name, os.urandom(16), env.clock.wall_ms(), Role.ACTIVE, LinkState.ACTIVE, settings)
+            link = Link(name, os.urandom(16), env.clock.wall_ms(), LinkRole.ACTIVE, LinkState.ACTIVE, settings)
             await links.create(link)
             await role.controller.streams.create(stream_of(name), StreamConfig())
             await jobs.create(job_of(name), link.link_id)

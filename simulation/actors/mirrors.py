@@ -22,10 +22,10 @@ from sarit.controller.model.epochs import known_segments
 from sarit.controller.model.streams import mark_of
 from sarit.core.errors import Exists, NotFound, SaritError, Unavailable
 from sarit.core.limits import MIB
+from sarit.core.links import Link, LinkDirection, LinkRole, LinkSettings, LinkState
 from sarit.core.names import SegmentId
 from sarit.core.policies import StreamConfig
 from sarit.mirror.link_table import KIND, job_of, stream_of
-from sarit.mirror.links import Direction, Link, LinkSettings, LinkState, Role
 from sarit.mirror.mirror_records import read_mirror
 from sarit.mirror.values import LinkIdentity, MirrorStatus
 from sarit.process.job_kinds import JobStatistics
@@ -161,8 +161,8 @@ class Mirrors:
         return run
 
     async def _create(self) -> None:
-        settings = LinkSettings(Direction.PUSH, f"{PEER}:{CONTROLLER_PORT}", include=(str(STREAM),), tables=False)
-        link = Link(LINK, bytes(range(16)), 0, Role.ACTIVE, LinkState.ACTIVE, settings)
+        settings = LinkSettings(LinkDirection.PUSH, f"{PEER}:{CONTROLLER_PORT}", include=(str(STREAM),), tables=False)
+        link = Link(LINK, bytes(range(16)), 0, LinkRole.ACTIVE, LinkState.ACTIVE, settings)
 
         async def created(controller: Controller) -> None:
             assert self.cluster.node is not None

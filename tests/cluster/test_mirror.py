@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
+from sarit.core.links import LinkDirection
 from sarit.core.names import StreamName
-from sarit.mirror.links import Direction
 from tests.cluster.processes import ClusterProcess, RunningCluster
 from tests.limits import HANG_SECONDS
 from tests.mirror.nodes import SCOPE, Installation, until_equal
@@ -17,7 +17,7 @@ from tests.nodes import SARIT, RunningNode
 pytestmark = pytest.mark.long
 
 
-@pytest.mark.parametrize("direction", list(Direction), ids=lambda direction: direction.value)
+@pytest.mark.parametrize("direction", list(LinkDirection), ids=lambda direction: direction.value)
 def test_mirror_in_a_cluster_is_equal_after_kills(tmp_path, direction):
     async def main(node, cluster):
         edge, core = Installation(node), Installation(cluster)
@@ -27,7 +27,7 @@ def test_mirror_in_a_cluster_is_equal_after_kills(tmp_path, direction):
         await edge.client.create_scope(SCOPE)
         for name in names:
             await edge.client.create_stream(str(name), segments=2)
-        if direction is Direction.PUSH:
+        if direction is LinkDirection.PUSH:
             await edge.link("north", direction, cluster.controllers[0].address, registry=False)
         else:
             # A controller or the worker runs it.
@@ -45,7 +45,7 @@ def test_mirror_in_a_cluster_is_equal_after_kills(tmp_path, direction):
         await edge.close()
         await core.close()
 
-    pulls = direction is Direction.PULL
+    pulls = direction is LinkDirection.PULL
     with (
         RunningCluster(tmp_path / "cluster", 2, 2, containers=4) as cluster,
         RunningNode(tmp_path / "edge") as node,

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from sarit.core.links import LinkDirection, LinkState
 from sarit.core.names import StreamName
-from sarit.mirror.links import Direction, LinkState
 from tests.edge.places import before, node
 from tests.limits import HANG_SECONDS
 from tests.mirror.nodes import SCOPE, until, until_equal
@@ -77,11 +77,11 @@ def test_nothing_is_missing_at_a_core_that_dies(tmp_path: Path) -> None:
                 for name in own:
                     await edge.client.create_stream(str(name))
                 peer = proxies[-1].address
-                await edge.link(f"edge-{number}", Direction.PUSH, peer, registry=False, hold_bytes=1 << 26)
+                await edge.link(f"edge-{number}", LinkDirection.PUSH, peer, registry=False, hold_bytes=1 << 26)
                 edges.append(edge)
                 names.append(own)
             between = await before(stack, standby)
-            await core.link("standby", Direction.PUSH, between.address, registry=False)
+            await core.link("standby", LinkDirection.PUSH, between.address, registry=False)
             ended = asyncio.Event()
             sensors = [
                 asyncio.create_task(sense(edge.client, name, ended))

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sarit.core.limits import MIB
+from sarit.core.links import HoldOverflow, LinkDirection
 from sarit.core.names import StreamName
 from sarit.core.policies import RetentionPolicy, RetentionType
-from sarit.mirror.links import Direction, Overflow
 from tests.edge.places import before, node
 from tests.limits import HANG_SECONDS
 from tests.mirror.nodes import SCOPE, until, until_equal
@@ -32,7 +32,7 @@ FLUSH_SECONDS = 8
 pytestmark = pytest.mark.long
 
 
-def with_full_hold(path: Path, overflow: Overflow, main: Callable[..., Awaitable[None]]) -> None:
+def with_full_hold(path: Path, overflow: HoldOverflow, main: Callable[..., Awaitable[None]]) -> None:
     """Run a test with an edge, whose link may hold 1 MiB, its core, and the network, which is down."""
 
     async def run() -> None:
@@ -44,7 +44,9 @@ def with_full_hold(path: Path, overflow: Overflow, main: Callable[..., Awaitable
             await edge.client.create_stream(str(NAME))
             async with edge.client.writer(str(NAME)) as writer:
                 writer.write(EVENT)
-            await edge.link("core", Direction.PUSH, proxy.address, registry=False, hold_bytes=MIB, overflow=overflow)
+            await edge.link(
+                "core", LinkDirection.PUSH, proxy.address, registry=False, hold_bytes=MIB, overflow=overflow
+            )
             await until_equal(edge, core, [NAME])
             proxy.go_down()
             await main(edge, core, proxy)
@@ -75,7 +77,7 @@ def test_writers_wait_until_the_link_has_copied(tmp_path: Path) -> None:
         status = (await edge.status("core")).status
         assert status.lost_bytes == 0
 
-    with_full_hold(tmp_path, Overflow.THROTTLE, main)
+    with_full_hold(tmp_path, HoldOverflow.THROTTLE, main)
 
 
 def test_the_oldest_bytes_are_dropped_and_counted_on_both_sides(tmp_path: Path) -> None:
@@ -105,4 +107,4 @@ def test_the_oldest_bytes_are_dropped_and_counted_on_both_sides(tmp_path: Path) 
 
         await until(counted)
 
-    with_full_hold(tmp_path, Overflow.DROP, main)
+    with_full_hold(tmp_path, HoldOverflow.DROP, main)

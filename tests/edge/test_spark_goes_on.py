@@ -15,8 +15,8 @@ from urllib.parse import unquote, urlparse
 
 import pytest
 
+from sarit.core.links import LinkDirection
 from sarit.core.names import StreamName
-from sarit.mirror.links import Direction
 from tests.edge.places import before, node
 from tests.limits import HANG_SECONDS
 from tests.mirror.nodes import SCOPE, until, until_equal
@@ -70,8 +70,8 @@ def test_query_goes_on_at_the_promoted_mirror(tmp_path):
             edge = await node(stack, tmp_path / "edge", "--profile", "edge")
             await edge.client.create_scope(SCOPE)
             await edge.client.create_stream(str(NAME), segments=2)
-            await edge.link("edge", Direction.PUSH, (await before(stack, core)).address, registry=False)
-            await core.link("standby", Direction.PUSH, (await before(stack, standby)).address, registry=False)
+            await edge.link("edge", LinkDirection.PUSH, (await before(stack, core)).address, registry=False)
+            await core.link("standby", LinkDirection.PUSH, (await before(stack, standby)).address, registry=False)
             await write(edge.client, 0, EVENTS)
             await until_equal(edge, core, [NAME])
             await query(core.node.controller, tmp_path / "spark", EVENTS)

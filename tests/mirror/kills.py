@@ -29,8 +29,8 @@ from checkers import mirror as checker
 from checkers.log import Violation
 from checkers.mirror import Seen, SourceHistory
 from sarit.core.errors import SaritError
+from sarit.core.links import LinkDirection
 from sarit.core.names import StreamName
-from sarit.mirror.links import Direction
 from tests.limits import HANG_SECONDS
 from tests.mirror.nodes import SCOPE, Installation, LinkProxy, two_nodes, until, until_equal
 
@@ -59,7 +59,7 @@ class Plan:
     seed: int
     cuts: int
     kills: int
-    direction: Direction = Direction.PUSH
+    direction: LinkDirection = LinkDirection.PUSH
     verbose: bool = False
 
 
@@ -223,7 +223,7 @@ class Site:
         await self.edge.client.create_stream(str(FOUR), segments=4)
         self._proxy.delay_seconds = DELAY_SECONDS
         active = self.edge
-        if self._plan.direction is Direction.PULL:
+        if self._plan.direction is LinkDirection.PULL:
             active, self._proxy.target = self.core, self.edge.node.controller
         await active.link(LINK, self._plan.direction, self._proxy.address, registry=False, tables=False)
         return [Load(self.edge.client, name, random.Random(self._draw.random())) for name in NAMES]
@@ -362,7 +362,7 @@ def main() -> int:
     given = parser.parse_args()
     logging.getLogger("asyncio").setLevel(logging.ERROR)  # it counts every write to a connection that was reset
     seed = int.from_bytes(os.urandom(3), "big") if given.seed is None else given.seed
-    direction = Direction.PULL if given.pull else Direction.PUSH
+    direction = LinkDirection.PULL if given.pull else LinkDirection.PUSH
     print(f"{given.cuts} cuts and {given.kills} kills, {direction.name}, seed {seed}", flush=True)
     with tempfile.TemporaryDirectory(prefix="sarit-mirror-kills-") as name:
         result = asyncio.run(run(Path(name), Plan(seed, given.cuts, given.kills, direction, verbose=True)))

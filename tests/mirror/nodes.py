@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 from sarit.client import aio
 from sarit.client.core.login import Tls, UserPassword
 from sarit.core.errors import SaritError
+from sarit.core.links import LinkDirection, LinkSettings
 from sarit.env.real import real_env
-from sarit.mirror.links import Direction, LinkSettings
 from sarit.mirror.peer import Peer, read_password
 from sarit.mirror.remote import RemoteSource
 from sarit.mirror.values import FROM_HEAD, Position, Range
@@ -233,11 +233,11 @@ class Installation:
         address, login = self.node.controller, self.login
         if login is None:
             self.client = await aio.connect(address)
-            settings = LinkSettings(Direction.PULL, address)
+            settings = LinkSettings(LinkDirection.PULL, address)
         else:
             credentials = UserPassword(login.user, read_password(login.password))
             self.client = await aio.connect(address, credentials=credentials, tls=Tls(login.ca))
-            settings = LinkSettings(Direction.PULL, f"tls://{address}", login.user, login.password, login.ca)
+            settings = LinkSettings(LinkDirection.PULL, f"tls://{address}", login.user, login.password, login.ca)
         self._peer = Peer(settings, real_env(), "test")
 
     async def close(self) -> None:
@@ -265,7 +265,7 @@ class Installation:
             return -1
         return -1 if found is None else sum(found.lengths.values())
 
-    async def link(self, name: str, direction: Direction, peer: str, **chosen: object) -> LinkInfo:
+    async def link(self, name: str, direction: LinkDirection, peer: str, **chosen: object) -> LinkInfo:
         """Create a link."""
         settings = LinkSettings(direction, peer, include=(f"{SCOPE}/*",), **chosen)  # type: ignore[arg-type]
         request = sarit_pb2.CreateLinkRequest(name=name, linkId=os.urandom(16), settings=settings_message(settings))

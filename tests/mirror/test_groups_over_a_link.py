@@ -5,9 +5,8 @@ import asyncio
 import pytest
 
 from sarit.client.groups.reader import GroupEvent
-from sarit.core.links import LinkState
+from sarit.core.links import LinkDirection, LinkState
 from sarit.core.names import StreamName
-from sarit.mirror.links import Direction
 from tests.limits import HANG_SECONDS
 from tests.mirror.nodes import SCOPE, two_nodes, until, until_equal
 
@@ -57,7 +56,7 @@ def test_readers_go_on_at_the_promoted_mirror_where_they_were(tmp_path, planned)
                 for number in range(EVENTS):
                     writer.write(b"%03d" % number, key=str(number % 7))
             before = await read(group, "first", EVENTS // 4)
-            await edge.link("north", Direction.PUSH, proxy.address, registry=False, tables=False, groups=True)
+            await edge.link("north", LinkDirection.PUSH, proxy.address, registry=False, tables=False, groups=True)
             await until_equal(edge, core, [STREAM])
             await until(lambda: copied(group, core.client))
             before += await read(group, "second", EVENTS // 4)

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from sarit.mirror.links import Direction
+from sarit.core.links import LinkDirection
 from tests.limits import FULL, HANG_SECONDS
 from tests.mirror.kills import NAMES, Load, Plan, halves, parsed, payloads, run
 from tests.mirror.nodes import Whole
@@ -16,7 +16,7 @@ CUTS, KILLS = (100, 40) if FULL else (5, 4)
 PADDING = b"." * 180
 
 
-@pytest.mark.parametrize("direction", [Direction.PUSH, pytest.param(Direction.PULL, marks=pytest.mark.long)])
+@pytest.mark.parametrize("direction", [LinkDirection.PUSH, pytest.param(LinkDirection.PULL, marks=pytest.mark.long)])
 def test_mirror_is_the_source_after_cuts_and_kills(tmp_path, direction):
     plan = Plan(seed=1, cuts=CUTS, kills=KILLS, direction=direction)
     result = asyncio.run(asyncio.wait_for(run(tmp_path, plan), 4 * HANG_SECONDS))

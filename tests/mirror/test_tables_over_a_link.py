@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from sarit.core.errors import Conflict, Forbidden
-from sarit.mirror.links import Direction
+from sarit.core.links import LinkDirection
 from tests.limits import HANG_SECONDS
 from tests.mirror.nodes import SCOPE, two_nodes, until
 
@@ -27,7 +27,7 @@ async def until_equal(edge, core):
     await until(equal)
 
 
-@pytest.mark.parametrize("direction", list(Direction), ids=lambda direction: direction.value)
+@pytest.mark.parametrize("direction", list(LinkDirection), ids=lambda direction: direction.value)
 def test_table_is_equal_after_cuts_and_kills_and_writable_once_promoted(tmp_path, direction):
     async def main():
         async with two_nodes(tmp_path) as (edge, core, proxy):
@@ -35,9 +35,9 @@ def test_table_is_equal_after_cuts_and_kills_and_writable_once_promoted(tmp_path
             await edge.client.tables.create(TABLE, primary_key_bytes=2, partitions=2)
             source, mirror = edge.client.table(TABLE), core.client.table(TABLE)
             version = await source.put(b"aa", b"0")
-            if direction is Direction.PULL:
+            if direction is LinkDirection.PULL:
                 proxy.target = edge.node.controller
-            runs = edge if direction is Direction.PUSH else core
+            runs = edge if direction is LinkDirection.PUSH else core
             await runs.link("north", direction, proxy.address, registry=False)
             await until_equal(edge.client, core.client)
             for number in range(2):

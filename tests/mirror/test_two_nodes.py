@@ -9,8 +9,8 @@ import pytest
 
 from sarit.client.core.rules import change_rules
 from sarit.core.errors import Invalid, Unauthenticated
+from sarit.core.links import LinkDirection
 from sarit.core.names import StreamName
-from sarit.mirror.links import Direction
 from sarit.security.permissions import Rule
 from sarit.security.users import User, format_users, hash_password
 from tests import secured
@@ -37,7 +37,9 @@ async def events(client, stream):
 
 
 @pytest.mark.parametrize(
-    ("direction", "core_options"), [(Direction.PUSH, ()), (Direction.PULL, ("--processes", "2"))], ids=["push", "pull"]
+    ("direction", "core_options"),
+    [(LinkDirection.PUSH, ()), (LinkDirection.PULL, ("--processes", "2"))],
+    ids=["push", "pull"],
 )
 def test_mirror_is_equal_after_cuts_and_kills(tmp_path, direction, core_options):
     async def main():
@@ -46,7 +48,7 @@ def test_mirror_is_equal_after_cuts_and_kills(tmp_path, direction, core_options)
             names = [StreamName(SCOPE, "sensors"), StreamName(SCOPE, "alarms")]
             await edge.client.create_stream(str(names[0]), segments=2)
             await edge.client.create_stream(str(names[1]))
-            if direction is Direction.PUSH:
+            if direction is LinkDirection.PUSH:
                 runs = edge
             else:
                 runs, proxy.target = core, edge.node.controller
@@ -108,9 +110,9 @@ def test_link_logs_in_by_tls_and_may_do_what_its_user_may(tmp_path):
             peer = f"tls://localhost:{proxy.port}"
             with pytest.raises(Unauthenticated):
                 wrong = f"file:{tmp_path}/admin.password"
-                await edge.link("south", Direction.PUSH, peer, user="link", password=wrong, ca=link.ca)
+                await edge.link("south", LinkDirection.PUSH, peer, user="link", password=wrong, ca=link.ca)
             chosen = {"user": "link", "password": link.password, "ca": link.ca, "registry": False}
-            await edge.link("north", Direction.PUSH, peer, **chosen)
+            await edge.link("north", LinkDirection.PUSH, peer, **chosen)
             # The user of the link has the right to write into the scope, but none for links.
             scope = [Rule.parse("user:link", f"prn::/scope:{SCOPE}*", "READ_UPDATE")]
             await change_rules(core.client.session.controller, scope)
@@ -134,7 +136,7 @@ def test_link_to_itself_is_refused_and_a_slow_one_copies(tmp_path):
     async def main():
         async with two_nodes(tmp_path) as (edge, core, proxy):
             with pytest.raises(Invalid, match="a link to itself"):
-                await edge.link("loop", Direction.PUSH, edge.node.controller)
+                await edge.link("loop", LinkDirection.PUSH, edge.node.controller)
             await edge.client.create_scope(SCOPE)
             name = StreamName(SCOPE, "sensors")
             await edge.client.create_stream(str(name))
@@ -143,7 +145,7 @@ def test_link_to_itself_is_refused_and_a_slow_one_copies(tmp_path):
                 for _ in range(40):
                     writer.write(os.urandom(50_000))
             proxy.delay_seconds, proxy.bytes_per_second = 0.1, 400_000
-            await edge.link("north", Direction.PUSH, proxy.address, registry=False, tables=False)
+            await edge.link("north", LinkDirection.PUSH, proxy.address, registry=False, tables=False)
             await until_equal(edge, core, [name])
             # All of it went over the link once, and little else.
             assert 2_000_000 < proxy.carried[0] < 2_600_000

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from sarit.core.errors import Forbidden, Invalid, NotFound, SaritError, Unauthenticated, Unavailable
+from sarit.core.links import StreamProblem
 from sarit.core.names import SYSTEM_SCOPE
 from sarit.mirror.attachments import NO_POSITION, TableAsk, TableChanges, TableWrite
 from sarit.mirror.globs import matches
@@ -21,7 +22,6 @@ from sarit.mirror.limits import (
     MIRROR_BATCH_BYTES,
     TABLE_ROUND_CALLS,
 )
-from sarit.mirror.links import StreamProblem
 from sarit.mirror.registry_rows import RANGES
 from sarit.mirror.table_source import REGISTRY
 from sarit.mirror.values import MirrorStatus
@@ -29,9 +29,9 @@ from sarit.mirror.values import MirrorStatus
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from sarit.core.links import LinkSettings
     from sarit.core.names import StreamName
     from sarit.mirror.attachments import PartitionState, TableFacts, TableState
-    from sarit.mirror.links import LinkSettings
     from sarit.mirror.sides import AttachedSource, AttachedTarget, MirrorSource, MirrorTarget
     from sarit.mirror.values import LinkIdentity
 

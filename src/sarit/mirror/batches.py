@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from sarit.controller.runner import gather_all
 from sarit.core.errors import Conflict, Forbidden, Invalid, NotFound, Truncated, Unavailable
+from sarit.core.links import HoldOverflow, LinkState
 from sarit.mirror.copier_world import OF_A_STREAM, halved
 from sarit.mirror.limits import (
     MAX_MIRROR_STREAMS_PER_CALL,
@@ -24,7 +25,6 @@ from sarit.mirror.limits import (
     MIRROR_LONG_ROUNDS_AT_ONCE,
     MIRROR_MOMENT_SECONDS,
 )
-from sarit.mirror.links import LinkState, Overflow
 from sarit.mirror.order import charge, grouped
 from sarit.mirror.pieces import Pieces, read_whole
 from sarit.mirror.rounds import Copy, Discard, Gap, Nothing, Wrong, plan
@@ -279,7 +279,7 @@ class Batch:
         elif track.facts is not None and facts.creation_id != track.facts.creation_id:
             track.facts, track.state = facts, None
             self._put_back(track, again=True)  # the target names it
-        elif not (world.link.settings.restart or world.link.settings.overflow is Overflow.DROP):
+        elif not (world.link.settings.restart or world.link.settings.overflow is HoldOverflow.DROP):
             self._fail(track, f"{_lost_text(gap)}: the mirror stays as it is; let the link restart such mirrors, which "
                        "keeps what they had under another name")  # fmt: skip
         else:

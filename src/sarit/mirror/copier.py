@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from sarit.core.errors import Invalid, SaritError
+from sarit.core.links import LinkDirection, LinkState, LinkStatus, StreamProblem
 from sarit.mirror.batches import Batch
 from sarit.mirror.copier_world import CopierWorld, LinkHealth
 from sarit.mirror.discovery import Discovery
@@ -30,7 +31,6 @@ from sarit.mirror.limits import (
     MIRROR_PROTOCOL,
 )
 from sarit.mirror.link_checks import minutes_of
-from sarit.mirror.links import Direction, LinkState, LinkStatus, StreamProblem
 from sarit.mirror.order import LinkRate, closed_seconds
 from sarit.mirror.tracks import Tracks
 from sarit.mirror.values import LinkIdentity
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
     from typing import Any
 
+    from sarit.core.links import Link
     from sarit.env.ports import Env
     from sarit.mirror.hold_bounds import HoldBound
     from sarit.mirror.housekeeping import AttachedCopier
-    from sarit.mirror.links import Link
     from sarit.mirror.sides import MirrorSource, MirrorTarget
     from sarit.mirror.tracks import Track
     from sarit.mirror.values import Site
@@ -75,7 +75,7 @@ class Copier:
             link, LinkIdentity(link.link_id, link.name, installation), source, target, Tracks(clock.monotonic), gate,
             clock, copied_bytes=copied_bytes, lost_bytes=lost_bytes, bound=bound,
         )  # fmt: skip
-        self._health = LinkHealth(clock, link.name, pulls=link.settings.direction is Direction.PULL)
+        self._health = LinkHealth(clock, link.name, pulls=link.settings.direction is LinkDirection.PULL)
         self._running: dict[int, int] = {}  # batches, by class
         self._discovery = Discovery(self._world, self._health, self._spawn)
         self._housekeeping = Housekeeping(self._world, self._health, self._discovery)
@@ -149,7 +149,7 @@ class Copier:
         await self._health.repeat(self._greet)
         self._spawn(self._discovery.run())
         self._spawn(self._schedule())
-        if self._link.settings.direction is Direction.PUSH:
+        if self._link.settings.direction is LinkDirection.PUSH:
             self._spawn(self._housekeeping.measure_lag())
         if self._link.settings.hold_bytes:
             self._spawn(self._housekeeping.hold())
@@ -173,7 +173,7 @@ class Copier:
     async def _greet(self) -> None:
         """Check who the two sides are.  Raises Invalid, and what the sides raise."""
         world, clock = self._world, self._env.clock
-        pushes = self._link.settings.direction is Direction.PUSH
+        pushes = self._link.settings.direction is LinkDirection.PUSH
         begun_ms = clock.wall_ms()
         source, target = await world.source.site(), await world.target.site()
         peer = target if pushes else source

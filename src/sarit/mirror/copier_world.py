@@ -16,10 +16,10 @@ from sarit.mirror.order import timer_seconds
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from sarit.core.links import Link
     from sarit.env.ports import Clock
     from sarit.mirror.gate import Gate
     from sarit.mirror.hold_bounds import HoldBound
-    from sarit.mirror.links import Link
     from sarit.mirror.sides import MirrorSource, MirrorTarget
     from sarit.mirror.tracks import Tracks
     from sarit.mirror.values import LinkIdentity

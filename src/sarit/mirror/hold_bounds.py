@@ -18,6 +18,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from sarit.core.errors import SaritError
+from sarit.core.links import HoldOverflow, LinkDirection
 from sarit.core.names import SegmentId
 from sarit.core.repeated_log import RepeatedLog
 from sarit.mirror.limits import (
@@ -26,7 +27,6 @@ from sarit.mirror.limits import (
     HOLD_MEASURE_PAUSE,
     HOLD_MEASURE_SECONDS,
 )
-from sarit.mirror.links import Direction, Overflow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from sarit.controller.holds import Holds
     from sarit.controller.model.cuts import Cut
     from sarit.controller.quotas import QuotaTable
+    from sarit.core.links import Link
     from sarit.core.names import StreamName
     from sarit.env.ports import Clock
-    from sarit.mirror.links import Link
 
 _log = logging.getLogger("sarit.mirror")
 
@@ -66,7 +66,7 @@ class HoldBound:
         if begun < self._due or self._is_let_go:
             return
         try:
-            if settings.direction is Direction.PUSH and settings.hold_bytes:
+            if settings.direction is LinkDirection.PUSH and settings.hold_bytes:
                 await self._bound(await self._holds.sizes(self.link.link_id))
             else:
                 await self.let_go()  # the settings were others before
@@ -93,7 +93,7 @@ class HoldBound:
     async def _bound(self, sizes: Mapping[StreamName, int]) -> None:
         settings, held = self.link.settings, sum(sizes.values())
         most = settings.hold_bytes
-        if settings.overflow is Overflow.THROTTLE:
+        if settings.overflow is HoldOverflow.THROTTLE:
             full = held > most * (HOLD_FULL_UNTIL if self.is_full else 1)
             await self._quotas.hold_back(self.link.link_id, {name.scope for name in sizes} if full else ())
             if full != self.is_full:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from sarit.core.errors import Forbidden, Invalid, NotFound, SaritError, Unavailable
+from sarit.core.links import StreamProblem
 from sarit.core.names import SYSTEM_SCOPE, SegmentId
 from sarit.core.texts import cut_text
 from sarit.mirror.limits import (
@@ -18,7 +19,6 @@ from sarit.mirror.limits import (
     MIRROR_HOLD_SECONDS,
     MIRROR_STATES_SECONDS,
 )
-from sarit.mirror.links import StreamProblem
 from sarit.mirror.values import MirrorStatus
 
 if TYPE_CHECKING:

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sarit.client.core.login import Credentials
+    from sarit.core.links import LinkSettings
     from sarit.env.ports import Env
-    from sarit.mirror.links import LinkSettings
     from sarit.rpc.methods import Method
 
 FILE: Final = "file:"

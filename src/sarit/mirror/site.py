@@ -16,8 +16,8 @@ from sarit.mirror.target import LocalTarget
 if TYPE_CHECKING:
     from sarit.controller.assembly import Controller
     from sarit.controller.ports import Tables
+    from sarit.core.links import Link
     from sarit.env.ports import Env
-    from sarit.mirror.links import Link
     from sarit.mirror.peer import Peer
     from sarit.mirror.sides import MirrorSource, MirrorTarget
 

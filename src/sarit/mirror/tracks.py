@@ -11,6 +11,7 @@ import heapq
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sarit.core.links import StreamProblem
 from sarit.core.texts import cut_text
 from sarit.mirror.limits import (
     MAX_LINK_NOTE_CHARACTERS,
@@ -18,7 +19,6 @@ from sarit.mirror.limits import (
     MAX_MIRROR_STREAM_RETRY_SECONDS,
     MIRROR_STREAM_RETRY_SECONDS,
 )
-from sarit.mirror.links import StreamProblem
 from sarit.mirror.order import Turn, timer_seconds
 
 if TYPE_CHECKING:

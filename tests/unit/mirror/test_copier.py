@@ -12,9 +12,9 @@ import pytest
 
 from checkers.mirror import check
 from sarit.core.errors import Unavailable
+from sarit.core.links import HoldOverflow, Link, LinkDirection, LinkRole, LinkSettings, LinkState, LinkStatus
 from sarit.core.names import StreamName
 from sarit.mirror.copier import Copier
-from sarit.mirror.links import Direction, Link, LinkSettings, LinkState, LinkStatus, Overflow, Role
 from sarit.mirror.values import FROM_TAIL, LinkIdentity, MirrorState
 from simulation.world import run_world
 from tests.unit.mirror.memory_sides import LossyCalls, MemorySource, MemoryTarget, SourceStream
@@ -28,8 +28,8 @@ NAME = StreamName("scope", "one")
 
 
 def link(state: LinkState = LinkState.ACTIVE, **settings: Any) -> Link:
-    chosen = LinkSettings(Direction.PUSH, "core.example:9090", **settings)
-    return Link("link", b"1" * 16, 0, Role.ACTIVE, state, chosen)
+    chosen = LinkSettings(LinkDirection.PUSH, "core.example:9090", **settings)
+    return Link("link", b"1" * 16, 0, LinkRole.ACTIVE, state, chosen)
 
 
 class Scene:
@@ -363,7 +363,7 @@ def test_bytes_that_are_gone_are_named_or_the_mirror_begins_again(restart: bool)
 
 def test_a_target_that_does_not_begin_a_mirror_again_is_not_asked_without_end() -> None:
     async def main(world: World) -> None:
-        scene = Scene(world, link(overflow=Overflow.DROP))
+        scene = Scene(world, link(overflow=HoldOverflow.DROP))
         stream = scene.source.create("scope/one")
         stream.append(0, b"abc")
         async with scene.copying():

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
+from sarit.core.links import LinkDirection, LinkSettings
 from sarit.core.names import StreamName
 from sarit.mirror.globs import chooses, common, is_glob, matches, may_choose_in, meet, priority
-from sarit.mirror.links import Direction, LinkSettings
 
 WORDS = ["".join(word) for length in (1, 2, 3, 4) for word in itertools.product("ab", repeat=length)]
 NAMES = [f"{scope}/{stream}" for scope in WORDS for stream in WORDS]
@@ -26,7 +26,7 @@ def globs(seed: int, count: int) -> list[str]:
 
 
 def settings(*include: str, exclude: tuple[str, ...] = (), **others) -> LinkSettings:
-    return LinkSettings(Direction.PUSH, "core:9090", include=include, exclude=exclude, **others)
+    return LinkSettings(LinkDirection.PUSH, "core:9090", include=include, exclude=exclude, **others)
 
 
 @pytest.mark.parametrize("seed", range(5))

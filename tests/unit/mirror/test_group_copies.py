@@ -12,6 +12,7 @@ from sarit.controller.model.epochs import Epoch, SegmentRange
 from sarit.controller.model.records import GroupRecord, State
 from sarit.core.errors import Unavailable
 from sarit.core.keyspace import KeyRange
+from sarit.core.links import LinkDirection, LinkSettings
 from sarit.core.names import SegmentId, StreamName
 from sarit.mirror import group_states
 from sarit.mirror.attached import LocalAttachedSource
@@ -19,13 +20,12 @@ from sarit.mirror.attached_copy import AttachedCopy
 from sarit.mirror.attachments import GroupFacts
 from sarit.mirror.group_copies import GroupTarget
 from sarit.mirror.group_positions import cut_at, segments_read
-from sarit.mirror.links import Direction, LinkSettings
 from tests.unit.controller.world import STREAM, halves, run
 from tests.unit.mirror.installations import Side
 from tests.unit.mirror.test_full_circle import BACK, UP, carry, two_sides
 from tests.unit.mirror.test_timeline_copies import attached_target
 
-SETTINGS = LinkSettings(Direction.PUSH, "core:9090", tables=False, groups=True)
+SETTINGS = LinkSettings(LinkDirection.PUSH, "core:9090", tables=False, groups=True)
 WANTED = GroupRecord(
     State.ACTIVE, "00000000-0000-0000-0000-000000000000", 0, 3000, 30_000, 3, 0, 0, ((STREAM, ()),), ()
 )

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from sarit.controller.hold_records import holds_of
 from sarit.controller.holds import Holds
 from sarit.core.errors import Invalid
+from sarit.core.links import HoldOverflow, Link, LinkDirection, LinkRole, LinkSettings, LinkState
 from sarit.core.names import SegmentId, StreamName
 from sarit.core.policies import RetentionPolicy, RetentionType, ScalingPolicy, StreamConfig
 from sarit.mirror.hold_bounds import HoldBound, is_before, to_give_up
 from sarit.mirror.limits import HOLD_MEASURE_SECONDS, MIN_HOLD_BYTES
 from sarit.mirror.link_checks import check_settings
-from sarit.mirror.links import Direction, Link, LinkSettings, LinkState, Overflow, Role
 from tests.unit.controller.world import STREAM, World, halves, run, segment
 
 if TYPE_CHECKING:
@@ -45,12 +45,12 @@ class Scene:
         return [hold.cut for hold in await holds_of(self.c.catalog, name)]
 
 
-def link(overflow: Overflow, most: int, direction: Direction = Direction.PUSH) -> Link:
+def link(overflow: HoldOverflow, most: int, direction: LinkDirection = LinkDirection.PUSH) -> Link:
     settings = LinkSettings(direction, "core.example:9090", hold_bytes=most, overflow=overflow)
-    return Link("up", LINK, 0, Role.ACTIVE, LinkState.ACTIVE, settings)
+    return Link("up", LINK, 0, LinkRole.ACTIVE, LinkState.ACTIVE, settings)
 
 
-async def started(overflow: Overflow, most: int = 1000, segments: int = 1) -> Scene:
+async def started(overflow: HoldOverflow, most: int = 1000, segments: int = 1) -> Scene:
     world = World()
     c = await world.controller()
     await c.scopes.create("s")
@@ -59,7 +59,7 @@ async def started(overflow: Overflow, most: int = 1000, segments: int = 1) -> Sc
     return Scene(world, c, holds, HoldBound(link(overflow, most), holds, c.quotas, world.env.clock))
 
 
-def with_scene(overflow: Overflow, main: Callable[[Scene], Awaitable[None]], segments: int = 1) -> None:
+def with_scene(overflow: HoldOverflow, main: Callable[[Scene], Awaitable[None]], segments: int = 1) -> None:
     async def body() -> None:
         await main(await started(overflow, segments=segments))
 
@@ -96,7 +96,7 @@ def test_writers_wait_while_too_much_is_held(caplog: pytest.LogCaptureFixture) -
         assert not other.quotas.quotas
 
     with caplog.at_level(logging.WARNING):
-        with_scene(Overflow.THROTTLE, main)
+        with_scene(HoldOverflow.THROTTLE, main)
     assert sum("may be: appends to what it copies wait" in one.getMessage() for one in caplog.records) == 1
 
 
@@ -111,17 +111,17 @@ def test_writers_wait_for_the_last_of_several_links() -> None:
         await c.quotas.hold_back(OTHER, ())
         assert not c.quotas.quotas
 
-    with_scene(Overflow.THROTTLE, main)
+    with_scene(HoldOverflow.THROTTLE, main)
 
 
 def test_writers_are_let_go_when_the_link_holds_nothing_any_more() -> None:
     async def main(scene: Scene) -> None:
         await scene.c.quotas.hold_back(LINK, ["s"])
-        changed = HoldBound(link(Overflow.THROTTLE, 0), scene.holds, scene.c.quotas, scene.world.env.clock)
+        changed = HoldBound(link(HoldOverflow.THROTTLE, 0), scene.holds, scene.c.quotas, scene.world.env.clock)
         await changed.check()
         assert not scene.c.quotas.quotas
 
-    with_scene(Overflow.THROTTLE, main)
+    with_scene(HoldOverflow.THROTTLE, main)
 
 
 def test_the_oldest_bytes_are_given_up_and_retention_takes_them(caplog: pytest.LogCaptureFixture) -> None:
@@ -155,7 +155,7 @@ def test_the_oldest_bytes_are_given_up_and_retention_takes_them(caplog: pytest.L
         assert await scene.holds.bytes_of(LINK) <= 1000
 
     with caplog.at_level(logging.WARNING):
-        with_scene(Overflow.DROP, main)
+        with_scene(HoldOverflow.DROP, main)
     assert sum("bytes are held for it" in one.getMessage() for one in caplog.records) == 1
 
 
@@ -177,14 +177,14 @@ def test_earlier_epochs_are_given_up_first() -> None:
         assert await scene.holds.bytes_of(LINK) <= 901
         assert is_before({ids[0]: 0, ids[1]: 0}, {s: 0 for s in new})
 
-    with_scene(Overflow.DROP, main, segments=2)
+    with_scene(HoldOverflow.DROP, main, segments=2)
 
 
 def test_a_pull_has_no_bound_of_what_its_source_holds() -> None:
-    check_settings(link(Overflow.DROP, MIN_HOLD_BYTES).settings)
-    check_settings(link(Overflow.THROTTLE, MIN_HOLD_BYTES, Direction.PULL).settings)
+    check_settings(link(HoldOverflow.DROP, MIN_HOLD_BYTES).settings)
+    check_settings(link(HoldOverflow.THROTTLE, MIN_HOLD_BYTES, LinkDirection.PULL).settings)
     with pytest.raises(Invalid, match="is kept by the source of a link that pushes"):
-        check_settings(link(Overflow.DROP, MIN_HOLD_BYTES, Direction.PULL).settings)
+        check_settings(link(HoldOverflow.DROP, MIN_HOLD_BYTES, LinkDirection.PULL).settings)
 
 
 @given(st.dictionaries(st.text(max_size=3), st.integers(1, 10_000), max_size=20), st.integers(0, 50_000))

@@ -8,6 +8,16 @@ from dataclasses import replace
 import pytest
 
 from sarit.core.errors import Conflict, Corrupt, Exists, Invalid, NotFound
+from sarit.core.links import (
+    HoldOverflow,
+    Link,
+    LinkDirection,
+    LinkRole,
+    LinkSettings,
+    LinkState,
+    LinkStatus,
+    StreamProblem,
+)
 from sarit.core.policies import RetentionPolicy, RetentionType
 from sarit.mirror.limits import (
     MAX_LINK_GLOBS,
@@ -20,19 +30,18 @@ from sarit.mirror.limits import (
 from sarit.mirror.link_checks import check_name, check_settings, minutes_of
 from sarit.mirror.link_codec import decode_link, decode_status, encode_link, encode_status
 from sarit.mirror.link_table import LinkTable, job_of
-from sarit.mirror.links import Direction, Link, LinkSettings, LinkState, LinkStatus, Overflow, Role, StreamProblem
 from sarit.mirror.values import FROM_TAIL, LinkIdentity
 from tests.test_tidy import ROOT
 from tests.unit.controller.fakes import FakeTables
 
 ID = bytes(range(16))
-SETTINGS = LinkSettings(Direction.PUSH, "core:9090")
-LINK = Link("plant", ID, 5, Role.ACTIVE, LinkState.ACTIVE, SETTINGS)
+SETTINGS = LinkSettings(LinkDirection.PUSH, "core:9090")
+LINK = Link("plant", ID, 5, LinkRole.ACTIVE, LinkState.ACTIVE, SETTINGS)
 FULL = LinkSettings(
-    Direction.PULL, "tls://edge.example:9090", "copier", "env:SARIT_LINK_EDGE", "/etc/sarit/ca.pem",
+    LinkDirection.PULL, "tls://edge.example:9090", "copier", "env:SARIT_LINK_EDGE", "/etc/sarit/ca.pem",
     include=("factory/*", "lab/x?"), exclude=("factory/tmp*",), priorities=(("factory/alarm*", 9), ("*/*", -1)),
     bytes_per_second=1_000_000, window="22:00-06:00", start_ms=FROM_TAIL,
-    retention=RetentionPolicy(RetentionType.TIME, 1000, 2000), hold_bytes=1 << 30, overflow=Overflow.DROP,
+    retention=RetentionPolicy(RetentionType.TIME, 1000, 2000), hold_bytes=1 << 30, overflow=HoldOverflow.DROP,
     tables=False, registry=False, groups=True, restart=True, discard_divergent=True,
 )  # fmt: skip
 STATUS = LinkStatus(
@@ -53,7 +62,7 @@ def run(work):
 
 def test_a_link_is_read_as_it_was_written() -> None:
     for settings in (SETTINGS, FULL, replace(FULL, retention=None, follow_truncation=True)):
-        for role in Role:
+        for role in LinkRole:
             for state in LinkState:
                 one = Link("plant", ID, 5, role, state, settings, "other", 7)
                 assert decode_link("plant", encode_link(one), 7) == one
@@ -132,7 +141,7 @@ BAD = [
     ({"window": "06:00-06:00"}, "22:00-06:00"),
     ({"start_ms": -2}, "is no time"),
     ({"hold_bytes": 5}, "1048576 to"),
-    ({"overflow": Overflow.DROP}, "only with a hold"),
+    ({"overflow": HoldOverflow.DROP}, "only with a hold"),
     ({"retention": RetentionPolicy(RetentionType.TIME, 5), "follow_truncation": True}, "not both"),
     ({"retention": RetentionPolicy(RetentionType.TIME, 5, 4)}, "at least 5"),
 ]
@@ -152,7 +161,7 @@ def test_a_password_that_was_given_by_mistake_is_not_shown() -> None:
 
 def test_good_settings_are_accepted() -> None:
     check_settings(SETTINGS)
-    check_settings(replace(FULL, overflow=Overflow.THROTTLE))
+    check_settings(replace(FULL, overflow=HoldOverflow.THROTTLE))
     check_settings(replace(SETTINGS, user="a", password="file:/run/secrets/core.password", peer="[::1]:9090"))
     assert minutes_of("22:00-06:30") == (1320, 390)
     assert minutes_of("") is None
@@ -187,7 +196,7 @@ def test_links_are_created_read_changed_and_deleted() -> None:
         changed = await table.change(paused, replace(SETTINGS, bytes_per_second=1 << 20))
         assert (await table.require("plant")).settings.bytes_per_second == 1 << 20
         with pytest.raises(Invalid, match="the direction of a link stays as it is"):
-            await table.change(changed, replace(SETTINGS, direction=Direction.PULL))
+            await table.change(changed, replace(SETTINGS, direction=LinkDirection.PULL))
         with pytest.raises(Invalid, match="the start of a link stays"):
             await table.change(changed, replace(SETTINGS, start_ms=FROM_TAIL))
         await table.delete(changed)
@@ -204,12 +213,12 @@ def test_links_are_created_read_changed_and_deleted() -> None:
 def test_two_links_into_one_stream_are_refused() -> None:
     async def work() -> None:
         table = LinkTable(FakeTables(), "here")
-        await table.create(link("a", 1, direction=Direction.PULL, include=("factory/*",)))
+        await table.create(link("a", 1, direction=LinkDirection.PULL, include=("factory/*",)))
         with pytest.raises(Exists, match=r"\*/x of link b and factory/\* of link a can be the same stream"):
-            await table.create(link("b", 2, direction=Direction.PULL, peer="other:9090", include=("*/x",)))
-        await table.create(link("b", 2, direction=Direction.PULL, include=("lab/*",)))
+            await table.create(link("b", 2, direction=LinkDirection.PULL, peer="other:9090", include=("*/x",)))
+        await table.create(link("b", 2, direction=LinkDirection.PULL, include=("lab/*",)))
         with pytest.raises(Exists, match="the same stream"):  # also by a change
-            await table.change(await table.require("b"), replace(link("b").settings, direction=Direction.PULL))
+            await table.change(await table.require("b"), replace(link("b").settings, direction=LinkDirection.PULL))
         with pytest.raises(Invalid, match="in a circle"):
             await table.create(link("c", 3, include=("factory/y",)))
         await table.create(link("c", 3, include=("factory/y",), peer="third:9090"))  # on to a third installation
@@ -235,7 +244,7 @@ def test_two_creations_at_once_do_not_both_pass_the_check() -> None:
     async def work() -> None:
         tables = FakeTables()
         made = [
-            LinkTable(tables, "here").create(link(f"l{at}", at, direction=Direction.PULL, peer=f"p{at}:1"))
+            LinkTable(tables, "here").create(link(f"l{at}", at, direction=LinkDirection.PULL, peer=f"p{at}:1"))
             for at in range(8)
         ]
         results = await asyncio.gather(*made, return_exceptions=True)
@@ -286,7 +295,7 @@ def test_a_link_that_writes_here_is_listed_with_its_scopes() -> None:
         for scope in ("b", "a", "b"):
             await table.passive(other, scope)
         passive = (await table.list())[1]
-        assert (passive.name, passive.role, passive.created_ms) == ("plant-abababab", Role.PASSIVE, 9)
+        assert (passive.name, passive.role, passive.created_ms) == ("plant-abababab", LinkRole.PASSIVE, 9)
         assert passive.peer_installation == "there"
         assert await table.scopes(ID) == ["a"]
         assert await table.scopes(other.link_id) == ["a", "b"]

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from sarit.core.errors import Invalid
+from sarit.core.links import LinkDirection, LinkSettings
 from sarit.mirror.attached_copy import AttachedCopy
 from sarit.mirror.attachments import NO_POSITION, TableChanges, TableWrite
-from sarit.mirror.links import Direction, LinkSettings
 from sarit.mirror.table_source import REGISTRY
 from sarit.mirror.values import MirrorStatus
 from sarit.registry.errors import ReadOnly
@@ -21,7 +21,7 @@ from tests.limits import HANG_SECONDS
 from tests.unit.mirror.installations import LINK, Side, installation
 from tests.unit.registry.world import avro, registry_env, using
 
-SETTINGS = LinkSettings(Direction.PUSH, "core:9090")
+SETTINGS = LinkSettings(LinkDirection.PUSH, "core:9090")
 ORDERS, USERS = GroupName("", "orders"), GroupName("tenant", "users")
 RAISED = 1_000_000
 

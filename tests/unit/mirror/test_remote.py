@@ -12,6 +12,7 @@ import pytest
 from sarit.controller.model.records import CutRecord, GroupRecord, State
 from sarit.controller.service import handlers
 from sarit.core.errors import Conflict, Forbidden, Invalid, Truncated, Unavailable
+from sarit.core.links import LinkDirection, LinkSettings
 from sarit.core.names import StreamName
 from sarit.env.real import real_env
 from sarit.mirror import calls, messages
@@ -35,7 +36,6 @@ from sarit.mirror.limits import (
     MIRROR_MESSAGE_BYTES,
     MIRROR_PROTOCOL,
 )
-from sarit.mirror.links import Direction, LinkSettings
 from sarit.mirror.peer import Peer, read_password
 from sarit.mirror.remote import RemoteSource, RemoteTarget
 from sarit.mirror.values import (
@@ -69,7 +69,7 @@ async def peer(sides, *, installation="here", expected="", served=MIRROR, **chos
     """A peer at these sides; `chosen`: settings of the link."""
     found = handlers(served, families(sides), RequestLimiter()) if served is not None else {}
     server, port = await listen(found)
-    chosen = LinkSettings(Direction.PUSH, f"127.0.0.1:{port}", **chosen)
+    chosen = LinkSettings(LinkDirection.PUSH, f"127.0.0.1:{port}", **chosen)
     made = Peer(chosen, real_env(), installation, expected)
     try:
         yield made
@@ -431,7 +431,7 @@ def test_peer_that_is_away_is_reached_when_it_is_back():
         server, port = await listen(found)
         server.close()
         await server.wait_closed()
-        made = Peer(LinkSettings(Direction.PUSH, f"127.0.0.1:{port}"), real_env(), "here")
+        made = Peer(LinkSettings(LinkDirection.PUSH, f"127.0.0.1:{port}"), real_env(), "here")
         source = RemoteSource(made)
         with pytest.raises(Unavailable, match=f"127.0.0.1:{port}"):
             await source.scopes("")
@@ -485,7 +485,7 @@ def test_log_in_that_was_refused_is_read_again(tmp_path):
 
         sides = Sides(MemorySource("there"), MemoryTarget("there"))
         server, port = await listen(handlers(MIRROR, families(sides), RequestLimiter(), Access()))
-        chosen = LinkSettings(Direction.PUSH, f"127.0.0.1:{port}", user="link", password=f"file:{file}")
+        chosen = LinkSettings(LinkDirection.PUSH, f"127.0.0.1:{port}", user="link", password=f"file:{file}")
         made = Peer(chosen, real_env(), "here")
         source = RemoteSource(made)
         with pytest.raises(Unauthenticated):
@@ -507,7 +507,7 @@ def test_password_is_not_sent_to_another_machine_in_clear_text(tmp_path, monkeyp
     monkeypatch.delenv("SARIT_PLAIN_PASSWORDS", raising=False)
     file = tmp_path / "link.password"
     file.write_text("secret")
-    chosen = LinkSettings(Direction.PUSH, "192.0.2.1:9090", user="link", password=f"file:{file}")
+    chosen = LinkSettings(LinkDirection.PUSH, "192.0.2.1:9090", user="link", password=f"file:{file}")
 
     async def main():
         with pytest.raises(Invalid, match="clear text"):
@@ -524,7 +524,7 @@ def test_link_of_the_called_installation_is_no_caller() -> None:
         calls = MirrorCalls(sides, own="there"), AttachedCalls(sides, own="there")
         found = handlers(MIRROR, calls, RequestLimiter())
         server, port = await listen(found)
-        made = Peer(LinkSettings(Direction.PUSH, f"127.0.0.1:{port}"), real_env(), "here")
+        made = Peer(LinkSettings(LinkDirection.PUSH, f"127.0.0.1:{port}"), real_env(), "here")
         try:
             assert await RemoteTarget(made).states(LINK, "app", []) == []
             for call in (

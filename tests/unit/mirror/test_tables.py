@@ -8,16 +8,16 @@ from dataclasses import replace
 import pytest
 
 from sarit.core.errors import Forbidden, Invalid, Unavailable
+from sarit.core.links import LinkDirection, LinkSettings
 from sarit.core.names import StreamName
 from sarit.mirror.attached_copy import AttachedCopy
 from sarit.mirror.attachments import NO_POSITION, TableAsk, TableChanges, TableWrite
-from sarit.mirror.links import Direction, LinkSettings
 from sarit.mirror.values import MirrorStatus
 from tests.limits import HANG_SECONDS
 from tests.unit.mirror.installations import LINK, OTHER_LINK, Side, installation
 
 T = StreamName("s", "t")
-SETTINGS = LinkSettings(Direction.PUSH, "core:9090")
+SETTINGS = LinkSettings(LinkDirection.PUSH, "core:9090")
 
 
 @asynccontextmanager
@@ -388,7 +388,7 @@ def test_only_chosen_tables_are_asked_for_and_unchanged_ones_cost_no_call():
         asked.clear()
         await copy(edge, core, copier, target=Counting())
         assert asked == ["cut_times"] * 0
-        elsewhere = LinkSettings(Direction.PUSH, "core:9090", exclude=("s/t*",))
+        elsewhere = LinkSettings(LinkDirection.PUSH, "core:9090", exclude=("s/t*",))
         assert await AttachedCopy().copy(Side(edge.attached_source), Side(Counting()), LINK, elsewhere, "s", []) == []
         assert asked == []
 

@@ -5,15 +5,15 @@ import pytest
 from sarit.controller import keys
 from sarit.controller.model.records import CutRecord
 from sarit.core.errors import Invalid
+from sarit.core.links import LinkDirection, LinkSettings
 from sarit.mirror.attached import LocalAttachedSource, LocalAttachedTarget
 from sarit.mirror.attached_copy import AttachedCopy
 from sarit.mirror.attachments import StreamCuts
-from sarit.mirror.links import Direction, LinkSettings
 from tests.unit.controller.world import STREAM, run
 from tests.unit.mirror.installations import Side
 from tests.unit.mirror.test_full_circle import BACK, UP, carry, two_sides
 
-SETTINGS = LinkSettings(Direction.PUSH, "core:9090", tables=False)
+SETTINGS = LinkSettings(LinkDirection.PUSH, "core:9090", tables=False)
 
 
 def attached_target(core):

@@ -12,11 +12,11 @@ from h2.events import ConnectionTerminated, DataReceived, PingAckReceived, Strea
 
 from sarit.controller.service import handlers
 from sarit.core.errors import Forbidden
+from sarit.core.links import LinkDirection, LinkSettings
 from sarit.core.names import StreamName
 from sarit.env.real import real_env
 from sarit.mirror.attached_calls import AttachedCalls
 from sarit.mirror.calls import MirrorCalls
-from sarit.mirror.links import Direction, LinkSettings
 from sarit.mirror.peer import Peer
 from sarit.mirror.remote import RemoteSource, RemoteTarget
 from sarit.mirror.values import LinkIdentity, Range, Write
@@ -41,7 +41,7 @@ class Sides:
 async def peers(sides, count):
     made = handlers(MIRROR, (MirrorCalls(sides), AttachedCalls(sides)), RequestLimiter(), None, WIDE)
     server, port = await listen(made)
-    found = [Peer(LinkSettings(Direction.PUSH, f"127.0.0.1:{port}"), real_env(), "here") for _ in range(count)]
+    found = [Peer(LinkSettings(LinkDirection.PUSH, f"127.0.0.1:{port}"), real_env(), "here") for _ in range(count)]
     try:
         yield found
     finally:

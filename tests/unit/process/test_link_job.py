@@ -11,11 +11,11 @@ import pytest
 
 from sarit.controller.jobs import Job, JobKey
 from sarit.core.errors import Conflict, Fenced, Invalid
+from sarit.core.links import Link, LinkDirection, LinkRole, LinkSettings, LinkState, LinkStatus
 from sarit.core.names import StreamName
 from sarit.mirror.limits import MIRROR_FULL_HOLD_SECONDS
 from sarit.mirror.link_codec import decode_status
 from sarit.mirror.link_table import job_of
-from sarit.mirror.links import Direction, Link, LinkSettings, LinkState, LinkStatus, Role
 from sarit.process.job_kinds import JobConfig
 from sarit.process.jobs import link as kind
 from sarit.process.limits import LINK_FAILING_SECONDS, SERIES_AFTER_END_SECONDS
@@ -91,8 +91,8 @@ class Scene:
     """A site, its peer, and the job's row."""
 
     def __init__(self, world: World) -> None:
-        settings = LinkSettings(Direction.PUSH, "core.example:9090", registry=False, tables=False)
-        self.links = Rows(Link("link", LINK_ID, 0, Role.ACTIVE, LinkState.ACTIVE, settings))
+        settings = LinkSettings(LinkDirection.PUSH, "core.example:9090", registry=False, tables=False)
+        self.links = Rows(Link("link", LINK_ID, 0, LinkRole.ACTIVE, LinkState.ACTIVE, settings))
         self.installation = "edge"
         self.source, self.target = MemorySource("edge"), MemoryTarget("core")
         self.attached = Attached()

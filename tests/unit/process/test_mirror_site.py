@@ -9,10 +9,10 @@ import sys
 import pytest
 
 from sarit.core.errors import Invalid
+from sarit.core.links import LinkDirection, LinkSettings
 from sarit.core.names import StreamName
 from sarit.env.real import real_env
 from sarit.mirror.limits import MIRROR_PROTOCOL
-from sarit.mirror.links import Direction, LinkSettings
 from sarit.mirror.peer import Peer
 from sarit.mirror.remote import RemoteSource
 from sarit.process.ownership.claims import claim_directory
@@ -32,7 +32,7 @@ def on_node(path, work, *, claimed=True):
         claim = claim_directory(config, env) if claimed else None
         node = await open_node(config, env, claim)
         await node.start(claim)
-        peer = Peer(LinkSettings(Direction.PULL, f"127.0.0.1:{node.controller_port}"), env, "elsewhere")
+        peer = Peer(LinkSettings(LinkDirection.PULL, f"127.0.0.1:{node.controller_port}"), env, "elsewhere")
         try:
             async with asyncio.timeout(HANG_SECONDS):
                 return await work(node, peer, claim.node if claim is not None else "")
@@ -54,7 +54,7 @@ def test_node_answers_a_link_of_another_installation(tmp_path):
         # Jobs of this process have the same parts.
         assert node.controller_role.mirror() is node.controller_role.mirror()
         assert node.controller_role.mirror().installation == installation
-        itself = Peer(LinkSettings(Direction.PULL, peer._settings.peer), real_env(), installation)
+        itself = Peer(LinkSettings(LinkDirection.PULL, peer._settings.peer), real_env(), installation)
         with pytest.raises(Invalid, match="a link to itself"):
             await itself.site()
         await itself.close()
@@ -84,7 +84,7 @@ def test_administrators_create_links_on_a_node(tmp_path):
         client = node.controller_role.listener.handlers
         assert {path.rpartition("/")[2] for path in client} >= {"createLink", "promoteLink"}
         links = node.controller_role.mirror.links()
-        settings = settings_message(LinkSettings(Direction.PUSH, f"127.0.0.1:{node.controller_port}"))
+        settings = settings_message(LinkSettings(LinkDirection.PUSH, f"127.0.0.1:{node.controller_port}"))
         with pytest.raises(Invalid, match="a link to itself"):
             await links.create(pb.CreateLinkRequest(name="plant", linkId=bytes(16), settings=settings))
         settings.peer = "127.0.0.1:1"  # away

@@ -16,13 +16,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from sarit.core.errors import Conflict, Fenced, Invalid, SaritError
+from sarit.core.links import LinkDirection, LinkRole, LinkState, LinkStatus
 from sarit.core.texts import cut_text
 from sarit.mirror.attached_copy import AttachedToLink
 from sarit.mirror.copier import Copier
 from sarit.mirror.limits import LINK_ID_BYTES, MAX_LINK_NOTE_CHARACTERS
 from sarit.mirror.link_codec import decode_status, encode_status
 from sarit.mirror.link_table import stream_of
-from sarit.mirror.links import Direction, LinkState, LinkStatus, Role
 from sarit.mirror.remote import RemoteSource, RemoteTarget
 from sarit.mirror.values import LinkIdentity
 from sarit.process.jobs.link_watch import LinkWatch
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from sarit.controller.jobs import Job, JobKey, Runner, Save
+    from sarit.core.links import Link
     from sarit.env.ports import Env
     from sarit.mirror.hold_bounds import HoldBound
-    from sarit.mirror.links import Link
     from sarit.mirror.sides import MirrorSource, MirrorTarget
     from sarit.mirror.site import MirrorSite
     from sarit.process.job_kinds import JobConfig, JobWorld
@@ -81,7 +81,7 @@ class PeerSides:
 
     def __init__(self, site: MirrorSite, link: Link) -> None:
         self._peer = site.peer(link)
-        pushes = link.settings.direction is Direction.PUSH
+        pushes = link.settings.direction is LinkDirection.PUSH
         self.source: MirrorSource = site.source if pushes else RemoteSource(self._peer)
         self.target: MirrorTarget = cast("MirrorTarget", RemoteTarget(self._peer)) if pushes else site.target
 
@@ -127,7 +127,7 @@ class LinkJobs:
         bound: HoldBound | None = None
         while True:
             link = await site.links.get(name)
-            if link is None or link.link_id != job.settings or link.role is not Role.ACTIVE:
+            if link is None or link.link_id != job.settings or link.role is not LinkRole.ACTIVE:
                 if bound is not None:
                     await bound.let_go()
                 return
