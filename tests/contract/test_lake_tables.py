@@ -163,21 +163,26 @@ def test_columns_are_added_and_widened(world: World) -> None:
     assert caught.value.name == SCHEMA
 
 
-def test_files_that_were_written_are_found_by_prefix(world: World) -> None:
-    name = ("shop", "orders__dlq")
-    view = world.tables.create(name, dead_letter_schema(), "", {})
-    for commit, offsets in (("a", [1, 2]), ("b", [3])):
-        writer = world.tables.writer(view, f"{commit}-1", None, 1 << 20)
-        values = [pa.array(each) for each in ([7] * len(offsets), offsets)]
-        kind = pa.schema([pa.field("segment", pa.int64()), pa.field("offset", pa.int64())])
-        writer.write(pa.RecordBatch.from_arrays(values, schema=kind))
-        world.tables.append(view, writer.close(), {cuts.COMMIT: commit}, {})
+def test_rows_of_a_time_are_found_by_their_positions(world: World) -> None:
+    name, schema = ("shop", "orders__dlq"), dead_letter_schema()
+    view = world.tables.create(name, schema, "", {})
+    for number, offsets in enumerate(([1, 2], [3])):
+        writer = world.tables.writer(view, f"{number}-1", None, 1 << 20)
+        time = pa.array([(INGESTED_MS + number) * 1000] * len(offsets), pa.int64()).cast(schema.field("ingested").type)
+        texts = pa.array(["why"] * len(offsets))
+        columns = [pa.array([7] * len(offsets)), pa.array(offsets), time, texts.cast(pa.binary()), texts]
+        writer.write(pa.RecordBatch.from_arrays(columns, schema=schema))
+        world.tables.append(view, writer.close(), {cuts.COMMIT: str(number)}, {})
         found = world.tables.load(name)
         assert found is not None
         view = found
-    (found_rows,) = world.tables.positions(view, "a")
-    assert found_rows.to_pylist() == [{"segment": 7, "offset": 1}, {"segment": 7, "offset": 2}]
-    assert world.tables.positions(view, "c") == []
+
+    def rows_at(time_ms: int) -> list[dict[str, int]]:
+        return [row for table in world.tables.positions(view, time_ms) for row in table.to_pylist()]
+
+    assert rows_at(INGESTED_MS) == [{"segment": 7, "offset": 1}, {"segment": 7, "offset": 2}]
+    assert rows_at(INGESTED_MS + 1) == [{"segment": 7, "offset": 3}]
+    assert rows_at(INGESTED_MS + 2) == []
 
 
 def test_aborted_and_deleted_files_are_gone(world: World, tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ _COMMANDS: Final = {
 }
 _NAMED: Final = re.compile(r"--([a-z][a-z-]*[a-z])")
 _CONTROL_CHARACTER: Final = re.compile(r"[\x00-\x1f\x7f]")
-_NOT_ONE_OF: Final = re.compile(r"'(.*?)' is not one of")  # of click, which then names all
+_NOT_ONE_OF: Final = re.compile(r"'(.*?)' is not (?:one of|')")  # of click, which then names all
 _OF_TEXT: Final = (Host, Name, Text, click.Choice, click.Path, click.types.StringParamType)
 _LIKENESS: Final = 0.75  # of a variable to one that there is: a test's own SARIT_SEED is none
 
