@@ -161,8 +161,9 @@ lake-kills: setup  ## 40 kills of a committer at each of its steps, and an objec
 	@SARIT_LAKE_KILLS=40 $(BIN)/pytest -m "long or not long" tests/faults/test_lake_kills.py \
 		tests/faults/test_lake_object_store.py
 
-mirror-kills: setup  ## 100 cuts of a link's network and 40 kills of its nodes under load; MIRROR="--pull" (4 minutes)
+mirror-kills: setup  ## 100 cuts of a link's network and 40 kills of its nodes under load; MIRROR="--pull" (6 minutes)
 	@$(BIN)/python -m tests.mirror.kills $(MIRROR)
+	@$(BIN)/pytest -m long tests/mirror
 
 runbooks: setup  ## docs/operations/runbooks.md as it is pasted, on a cluster of real servers that loses one after the other (8 minutes; needs Java, Maven)
 	@$(BIN)/pytest -m long tests/runbooks

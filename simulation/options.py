@@ -31,7 +31,7 @@ _LOG_ALONE: Final = 0.8
 _BACKED_UP: Final = 0.3
 _TABLED: Final = 0.25
 _RECREATED: Final = 0.3
-_MIRRORED: Final = 0.3
+_MIRRORED: Final = 0.15
 _MIXED_VERSIONS: Final = 0.3
 
 

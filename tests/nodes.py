@@ -69,6 +69,10 @@ def passing(descriptors: Sequence[int]) -> list[str]:
     return [sys.executable, "-c", PASS_SOCKETS, str(len(descriptors)), *map(str, descriptors)] if descriptors else []
 
 
+# How often a node is started on ports that somebody has: an attempt takes half a second.
+PORT_TRIES = 20
+
+
 class RunningNode:
     """`sarit standalone` on free ports; `controller` and `store` are its addresses.
 
@@ -93,7 +97,19 @@ class RunningNode:
         self.controller = self.store = self.http = self.registry = ""
 
     def start(self) -> RunningNode:
-        """Start it and wait until it is ready.  Raises AssertionError with its last words."""
+        """Start it and wait until it is ready.  Raises AssertionError with its last words.
+
+        A connection of another test may have the port of a node that was killed: it is tried again until that ends."""
+        for _ in range(PORT_TRIES):
+            before = len(self.log())
+            if self._serves():
+                return self
+            if " is taken (" not in self.log()[before:]:
+                break
+        raise AssertionError(f"the node did not start:\n{self.log()[-4000:]}")
+
+    def _serves(self) -> bool:
+        """Start it, and return whether it is ready; else it has ended."""
         ports = [] if "--controller-port" in self._command else ["--controller-port", "0", "--store-port", "0"]
         with self._log.open("a") as log:
             command = [*passing(self._passed), *self._command, *ports]
@@ -111,9 +127,9 @@ class RunningNode:
                 if self._by_name:
                     # Certificates are for names: official clients take no others.
                     self.controller = self.controller.replace("127.0.0.1", "localhost")
-                return self
+                return True
         self._process.wait()
-        raise AssertionError(f"the node did not start:\n{self._log.read_text()[-4000:]}")
+        return False
 
     @property
     def pid(self) -> int:
@@ -123,7 +139,7 @@ class RunningNode:
 
     def log(self) -> str:
         """What it has logged in all its lives."""
-        return self._log.read_text(errors="replace")
+        return self._log.read_text(errors="replace") if self._log.exists() else ""
 
     def resident_bytes(self) -> int:
         """The memory it uses now."""

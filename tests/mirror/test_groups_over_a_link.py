@@ -45,7 +45,7 @@ async def is_promoted(client):
     return (await client.links.get("north")).state is LinkState.PROMOTED
 
 
-@pytest.mark.parametrize("planned", [False, True], ids=["unplanned", "planned"])
+@pytest.mark.parametrize("planned", [False, pytest.param(True, marks=pytest.mark.long)], ids=["unplanned", "planned"])
 def test_readers_go_on_at_the_promoted_mirror_where_they_were(tmp_path, planned):
     async def main():
         async with two_nodes(tmp_path) as (edge, core, proxy):

@@ -27,7 +27,9 @@ async def until_equal(edge, core):
     await until(equal)
 
 
-@pytest.mark.parametrize("direction", list(LinkDirection), ids=lambda direction: direction.value)
+@pytest.mark.parametrize(
+    "direction", [LinkDirection.PUSH, pytest.param(LinkDirection.PULL, marks=pytest.mark.long)], ids=["push", "pull"]
+)
 def test_table_is_equal_after_cuts_and_kills_and_writable_once_promoted(tmp_path, direction):
     async def main():
         async with two_nodes(tmp_path) as (edge, core, proxy):

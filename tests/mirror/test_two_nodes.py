@@ -38,7 +38,10 @@ async def events(client, stream):
 
 @pytest.mark.parametrize(
     ("direction", "core_options"),
-    [(LinkDirection.PUSH, ()), (LinkDirection.PULL, ("--processes", "2"))],
+    [
+        pytest.param(LinkDirection.PUSH, (), marks=pytest.mark.long),
+        (LinkDirection.PULL, ("--processes", "2")),
+    ],
     ids=["push", "pull"],
 )
 def test_mirror_is_equal_after_cuts_and_kills(tmp_path, direction, core_options):
