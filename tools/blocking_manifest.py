@@ -17,6 +17,7 @@ class Facade:
 
     `attributes`: plain attributes of the asyncio object that become properties: name -> (type, docstring).
     `handles`: properties whose objects are wrapped when this one is made: name -> class.
+    `lazy`: properties whose class is imported when they are first used.
     `translated`: methods whose body runs on the caller's thread; `__aexit__` always does, unless it is `delegated`.
     `on_loop`: plain methods that must run on the loop, waited for; `posted`: those not waited for.
     `opened`: methods that return an object that is to be opened first.  `hidden`: public in the asyncio class alone,
@@ -30,6 +31,7 @@ class Facade:
     doc: str = ""
     attributes: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     handles: Mapping[str, str] = field(default_factory=dict)
+    lazy: frozenset[str] = frozenset()
     translated: frozenset[str] = frozenset()
     delegated: frozenset[str] = frozenset()
     on_loop: frozenset[str] = frozenset()
@@ -42,8 +44,8 @@ class Facade:
 
     def listed(self) -> set[str]:
         """Every name the asyncio class must have."""
-        sets = (self.attributes, self.handles, self.translated, self.delegated, self.on_loop, self.posted, self.opened)
-        return {name for names in sets for name in names} | set(self.docs)
+        sets = (self.attributes, self.handles, self.lazy, self.translated, self.delegated, self.on_loop, self.posted)
+        return {name for names in sets for name in names} | self.opened | set(self.docs)
 
     def not_delegated(self) -> set[str]:
         """Methods of the asyncio class that get no generated method."""
@@ -90,6 +92,7 @@ It runs the asyncio client (`aio.py`) on the event loop of a background thread; 
                     "reader_groups": "ReaderGroups",
                     "tables": "Tables",
                 },
+                lazy=frozenset({"structures"}),
                 opened=frozenset({"reader", "writer"}),
                 hidden={"session": "shared by the asyncio parts"},
                 overrides={"close": "it ends the thread of the loop, too"},
@@ -303,6 +306,19 @@ nor call the client.
                 "sarit.client.sync.configuration",
                 "SharedConfiguration",
                 hidden={"client_closed": _CLIENT_CALLS, "open": _OPENED},
+            ),
+        ],
+    ),
+    Module(
+        "structures",
+        "Data structures that many processes share, for the blocking client.",
+        [
+            Facade("sarit.client.structures.structures", "Structures"),
+            Facade(
+                "sarit.client.structures.counter",
+                "SharedCounter",
+                attributes={"name": ("StreamName", "`scope/name`.")},
+                hidden={"open": "`client.structures.counter` calls it"},
             ),
         ],
     ),

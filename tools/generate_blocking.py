@@ -336,6 +336,10 @@ class Generated:
                     f"        {line}" for line in ast.unparse(ast.fix_missing_locations(statement)).splitlines()
                 )
             return
+        if name in facade.lazy:
+            yield f"        from {HOMES[returns]} import {returns}"
+            yield f"        return {returns}(self._thread, {called})"
+            return
         if _is_property(method):
             yield f"        return self._{name}" if name in facade.handles else f"        return {called}"
             return

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from sarit.client.blocking.handles import BatchReader, Stream, TimeWindows
     from sarit.client.blocking.links import Links
     from sarit.client.blocking.streams import ByteReader, ByteWriter, EventReader, EventWriter
+    from sarit.client.blocking.structures import SharedCounter, Structures
     from sarit.client.blocking.tables import Table, Tables
     from sarit.client.blocking.transactions import Transaction, TransactionalWriter
     from sarit.client.core.login import BearerToken, Credentials, Tls, UserPassword
@@ -111,6 +112,10 @@ _HOMES = {
         "ByteWriter",
         "EventReader",
         "EventWriter",
+    ),
+    "sarit.client.blocking.structures": (
+        "SharedCounter",
+        "Structures",
     ),
     "sarit.client.blocking.tables": (
         "Table",
@@ -286,6 +291,7 @@ __all__ = [
     "SegmentProgress",
     "SegmentRange",
     "SharedConfiguration",
+    "SharedCounter",
     "Slice",
     "StateSynchronizer",
     "Stream",
@@ -294,6 +300,7 @@ __all__ = [
     "StreamInfo",
     "StreamName",
     "StreamProblem",
+    "Structures",
     "Successor",
     "Table",
     "TableConfig",

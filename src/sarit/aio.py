@@ -14,6 +14,8 @@ module is imported when it is first used.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from sarit.client.aio import Client, Connecting, connect
 from sarit.client.groups.group import ReaderGroup, ReaderGroups
 from sarit.client.groups.reader import GroupReader
@@ -32,6 +34,18 @@ from sarit.client.tables.table import Table, Tables
 from sarit.client.transactions.transaction import Transaction, TransactionalWriter
 from sarit.client.writer.writer import EventWriter
 
+if TYPE_CHECKING:
+    from typing import Any
+
+    from sarit.client.structures.counter import SharedCounter
+    from sarit.client.structures.structures import Structures
+
+# Imported when they are first used: few programs share such structures.
+_LAZY = {
+    "SharedCounter": "counter",
+    "Structures": "structures",
+}
+
 __all__ = [
     "BatchReader",
     "ByteReader",
@@ -49,8 +63,10 @@ __all__ = [
     "ReaderGroups",
     "RevisionedStream",
     "SharedConfiguration",
+    "SharedCounter",
     "StateSynchronizer",
     "Stream",
+    "Structures",
     "Table",
     "Tables",
     "TimeWindows",
@@ -58,6 +74,16 @@ __all__ = [
     "TransactionalWriter",
     "connect",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    if name not in _LAZY:
+        raise AttributeError(f"module 'sarit.aio' has no attribute {name!r}")
+    found = getattr(import_module(f"sarit.client.structures.{_LAZY[name]}"), name)
+    globals()[name] = found
+    return found
 
 
 def __dir__() -> list[str]:

@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from sarit.client.core.typed import V, W
+    from sarit.client.structures.structures import Structures
     from sarit.core.cuts import StreamCut
     from sarit.env.ports import Env
     from sarit.rpc.in_process import LocalChannel
@@ -266,6 +267,14 @@ class Client:
     def coordination(self) -> Coordination:
         """Shared state of processes: revisioned streams, synchronizers, memberships, elections, settings."""
         return self._coordination
+
+    @property
+    def structures(self) -> Structures:
+        """Data structures that many processes share: counters."""
+        # Imported here: a client that opens none does without this room.
+        from sarit.client.structures.structures import Structures
+
+        return Structures(self.session)
 
     @property
     def links(self) -> Links:

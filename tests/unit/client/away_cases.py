@@ -483,6 +483,25 @@ async def close_configuration(world: World, _: str) -> Any:
     return (await wait(world.client.coordination.shared_configuration(world.stream))).close
 
 
+# -- shared data structures -------------------------------------------------------------------------
+
+
+@case("Structures.counter")
+async def structures(world: World, method: str) -> Any:
+    return lambda: getattr(world.client.structures, method)(world.stream)
+
+
+@case("SharedCounter.add", "SharedCounter.value", "SharedCounter.watch")
+async def counter(world: World, method: str) -> Any:
+    shared = await wait(world.client.structures.counter(world.stream))
+    await wait(shared.add(1))
+    if method == "watch":
+        watching = shared.watch()
+        await wait(watching)  # the value as it is
+        return lambda: watching
+    return getattr(shared, method)
+
+
 # -- reader groups ----------------------------------------------------------------------------------
 
 

@@ -89,6 +89,8 @@ def instances(client: Client, scope: str) -> dict[str, Any]:
         coordination.shared_configuration(f"{scope}/settings"),
         group.reader("reader"),
         group,
+        client.structures,
+        client.structures.counter(f"{scope}/counter"),
         client.links,
         client.reader_groups,
     ]

@@ -171,6 +171,18 @@ def share_state(client: sarit.Client, scope: str) -> None:
         settings.set("limit", 6)
 
 
+def share_structures(client: sarit.Client, scope: str) -> None:
+    structures = client.structures
+    assert_type(structures, sarit.Structures)
+    visits = structures.counter(f"{scope}/visits")
+    assert_type(visits, sarit.SharedCounter)
+    assert_type(visits.add(2), int)
+    assert_type(visits.value(), int)
+    for value in visits.watch():
+        assert_type(value, int)
+        break
+
+
 def fails(call: Callable[[], object], expected: type[Exception], kind: type[sarit.SaritError]) -> bool:
     """Whether a call raises an error of Python that is of a kind of Sarit's."""
     try:
@@ -233,6 +245,7 @@ async def on_asyncio(scope: str) -> None:
         assert_type(await client.tables.create(f"{scope}/more", primary_key_bytes=1), bool)
         assert_type(await client.reader_groups.create(f"{scope}/other", names(scope)), aio.ReaderGroup)
         assert_type(await client.coordination.revisioned(f"{scope}/entries"), aio.RevisionedStream)
+        assert_type(await client.structures.counter(f"{scope}/visits"), aio.SharedCounter)
     waiting: aio.Connecting = aio.connect(credentials=sarit.UserPassword("ann", "secret"), tls=None)
     waiting.close()
     client = await aio.connect()
@@ -251,6 +264,7 @@ def main(scope: str) -> None:
         use_tables(client, scope)
         write_transactions(client, scope)
         share_state(client, scope)
+        share_structures(client, scope)
         handle_errors(client, scope)
     asyncio.run(on_asyncio(scope))
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from sarit.client.aio import Client as AioClient
     from sarit.client.blocking.loop_thread import LoopThread
+    from sarit.client.blocking.structures import Structures
     from sarit.client.core.typed import V, W
     from sarit.client.core.values import Cut, SegmentInfo, StreamInfo, Successor
     from sarit.core.cuts import StreamCut
@@ -82,6 +83,13 @@ class Client:
     def coordination(self) -> Coordination:
         """Shared state of processes: revisioned streams, synchronizers, memberships, elections, settings."""
         return self._coordination
+
+    @property
+    def structures(self) -> Structures:
+        """Data structures that many processes share: counters."""
+        from sarit.client.blocking.structures import Structures
+
+        return Structures(self._thread, self._inner.structures)
 
     @property
     def links(self) -> Links:

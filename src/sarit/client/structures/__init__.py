@@ -1,0 +1,1 @@
+"""Data structures that many processes share, on synchronizers and key-value tables: `client.structures`."""
