@@ -19,6 +19,7 @@ EXTRAS: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "cluster": (("kazoo", "slatedb", "hdfs_native"), ("node",)),
     "lake": (("pyiceberg", "sqlalchemy"), ("registry",)),
     "mirror": (("zstandard",), ()),
+    "search": (("tantivy",), ()),
     "node": (
         ("argon2", "jwt", "obstore", "prometheus_client", "sortedcontainers", "starlette", "uvicorn", "uvloop"),
         (),

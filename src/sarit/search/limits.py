@@ -1,0 +1,32 @@
+"""Bounds of full-text search."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sarit.core.limits import KIB, MIB
+
+# -- mappings --------------------------------------------------------------------------------------
+MAX_MAPPED_FIELDS: Final = 200  # of one stream
+MAX_FIELD_PATH_CHARACTERS: Final = 256  # of the path of one field
+MAX_SEARCH_SETTINGS_BYTES: Final = 14 * KIB  # of the settings of one index, which are those of its job
+
+# -- documents -------------------------------------------------------------------------------------
+# Of the first bytes of an event only; the rest is not searched, and the event is counted.
+MAX_DOCUMENT_BYTES: Final = 1 * MIB
+MAX_DOCUMENT_TOKENS: Final = 20_000  # of all texts of one event
+MAX_TOKEN_CHARACTERS: Final = 128  # a longer word is cut there, in events and in queries
+MAX_KEYWORD_CHARACTERS: Final = 256  # a longer value of a keyword is cut there, in events and in queries
+
+# -- queries ---------------------------------------------------------------------------------------
+MAX_QUERY_CHARACTERS: Final = 4 * KIB
+MAX_QUERY_PARTS: Final = 256  # terms, phrases and ranges of one query
+MAX_QUERY_DEPTH: Final = 32
+MIN_PREFIX_CHARACTERS: Final = 2
+MAX_PREFIX_TERMS: Final = 10_000  # words of a shard that a prefix may stand for
+
+# -- an index --------------------------------------------------------------------------------------
+DEFAULT_INDEX_INTERVAL_SECONDS: Final = 5
+MIN_INDEX_INTERVAL_SECONDS: Final = 1
+MAX_INDEX_INTERVAL_SECONDS: Final = 3600
+MAX_INDEX_FILE_BYTES: Final = 4096 * MIB

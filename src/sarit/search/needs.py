@@ -1,0 +1,186 @@
+"""What indexers, searchers and continuous queries need of the world."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+    from pathlib import Path
+    from typing import TypeAlias
+
+    from sarit.core.cuts import StreamCut
+    from sarit.core.names import StreamName
+    from sarit.search.documents import Document, Place
+    from sarit.search.mapping import Mapping as FieldMapping
+    from sarit.search.query import Query
+
+    # Saves the state of a job, and the cut beyond which retention must not truncate.  Raises Fenced, Unavailable.
+    Save: TypeAlias = Callable[[bytes, StreamCut | None], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class EventSlice:
+    """Events of one segment that follow one another: `offsets` says where the header of each begins.
+
+    `lost_bytes`: bytes before them that were truncated before they were read.  `end`: the cut behind everything that
+    was read so far."""
+
+    segment: int
+    offsets: Sequence[int]
+    events: Sequence[bytes]
+    end: StreamCut
+    lost_bytes: int = 0
+
+
+class EventSource(Protocol):
+    """The stream that an indexer, or continuous queries, read."""
+
+    stream: StreamName
+
+    async def identity(self) -> str:
+        """Return the creation id of the stream, in hexadecimal digits.  Raises NotFound, Unavailable."""
+
+    async def edge(self, which: str) -> StreamCut:
+        """Return the cut of the "head" or the "tail".  Raises NotFound, Unavailable."""
+
+    async def bytes_behind(self, cut: StreamCut) -> int:
+        """Return how many bytes the stream has behind a cut.  Raises NotFound, Unavailable."""
+
+    async def is_finished(self, cut: StreamCut) -> bool:
+        """Return whether the stream is sealed, and nothing is behind a cut.  Raises NotFound, Unavailable."""
+
+    def follow(self, start: StreamCut) -> AsyncGenerator[EventSlice | None, None]:
+        """Yield the events behind a cut as they come, in the order of each segment and of segments that succeed one
+        another; None whenever there is nothing at hand.  Raises NotFound, Unavailable, Corrupt."""
+
+
+class Blobs(Protocol):
+    """Named runs of bytes that grow at their ends, durable and readable by every process of the installation."""
+
+    async def append(self, name: str, parts: Sequence[bytes]) -> int:
+        """Append parts, durably, to a blob that may not exist yet.  Returns the offset of the first of them.
+
+        What a caller that failed appended lies before it: nobody refers to it.  Raises Unavailable."""
+
+    async def read(self, name: str, offset: int, length: int) -> bytes:
+        """Return exactly `length` bytes from `offset`.  Raises NotFound, Corrupt (it is shorter), Unavailable."""
+
+    async def delete(self, name: str) -> None:
+        """Delete a blob; succeeds when it does not exist.  Raises Unavailable."""
+
+    async def names(self, prefix: str) -> list[str]:
+        """Return the names of all blobs that begin with a prefix, in order, those of failed creations included.
+
+        Raises Unavailable."""
+
+
+class Rows(Protocol):
+    """Rows of the installation, by keys in the order of their bytes; each has a version."""
+
+    async def get(self, keys: Sequence[bytes]) -> list[tuple[bytes, int] | None]:
+        """Return (value, version) of each key; None: there is none.  Raises Unavailable."""
+
+    async def put(self, key: bytes, value: bytes | None, version: int | None) -> int:
+        """Set the value of a key, or remove it (None), if it has a version; None: if there is none.
+
+        Returns the new version; of a removal -1.  Raises Conflict, and changes nothing; Unavailable."""
+
+    async def scan(self, prefix: bytes) -> list[tuple[bytes, bytes, int]]:
+        """Return (key, value, version) of all keys that begin with a prefix, ascending.  Raises Unavailable."""
+
+    async def position(self) -> int:
+        """Return a number that rises with every change of any row.  Raises Unavailable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Indexed:
+    """One document to index.
+
+    `order_key`: the time of its event in milliseconds since 1970, times 2^20, plus a number that tells apart the events
+    of one millisecond: hits are sorted by it."""
+
+    place: Place
+    order_key: int
+    document: Document
+
+
+class ShardWriter(Protocol):
+    """A shard that grows, in a local directory.  Calls block."""
+
+    def add(self, documents: Sequence[Indexed]) -> None:
+        """Add documents.  Raises OSError."""
+
+    def commit(self, stored: frozenset[str]) -> tuple[Sequence[str], Mapping[str, bytes]]:
+        """Write everything added to files.
+
+        Returns the names of all files that the shard consists of now, and the contents of those that are not among
+        `stored`, which are stored already.  Raises OSError."""
+
+    def merge(self) -> None:
+        """Make the shard as small and as fast as it can be, before its last commit.  Raises OSError."""
+
+    def close(self) -> None:
+        """Release the directory, which may be deleted then."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardHit:
+    """An event of a shard that matches.  `score`: how well; 0.0 unless hits are sorted by it."""
+
+    place: Place
+    order_key: int
+    score: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ShardQuestion:
+    """A question to one shard.
+
+    `low`, `high`: order keys, from `low` to before `high`.  `sort`: "newest", "oldest" or "score".  `limit`: of hits.
+    `bucket_ms`: the width of the buckets of the histogram over time; 0: none is wanted.  `facets`: fields of keywords
+    whose values are counted, and `facet_limit` of the most frequent of each."""
+
+    query: Query
+    low: int
+    high: int
+    sort: str = "newest"
+    limit: int = 20
+    bucket_ms: int = 0
+    facets: tuple[str, ...] = ()
+    facet_limit: int = 10
+
+
+@dataclass(frozen=True, slots=True)
+class ShardAnswer:
+    """The answer of a shard.  `total`: of matching events.  `buckets`: (begin in ms, events), ascending.  `facets`: of
+    each field (value, events), the most frequent first."""
+
+    hits: tuple[ShardHit, ...]
+    total: int
+    buckets: tuple[tuple[int, int], ...] = ()
+    facets: Mapping[str, tuple[tuple[str, int], ...]] | None = None
+
+
+class ShardReader(Protocol):
+    """A shard at one commit, opened from the files in a local directory.  Calls block."""
+
+    def search(self, question: ShardQuestion) -> ShardAnswer:
+        """Return the answer.  Raises Invalid: the query costs too much (MAX_PREFIX_TERMS)."""
+
+    def close(self) -> None:
+        """Release the files."""
+
+
+class ShardEngine(Protocol):
+    """Makes shards and opens them: Tantivy's, or in memory for the simulation.  Calls block."""
+
+    def create(self, directory: Path, mapping: FieldMapping) -> ShardWriter:
+        """Create an empty shard in an empty directory.  Raises OSError."""
+
+    def resume(self, directory: Path, mapping: FieldMapping) -> ShardWriter:
+        """Return a writer of the shard whose files are in a directory.  Raises Corrupt, OSError."""
+
+    def open(self, directory: Path, mapping: FieldMapping) -> ShardReader:
+        """Open the shard whose files are in a directory.  Raises Corrupt, OSError."""
