@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,13 +72,17 @@ def answer(sql: str, form: str = "page", **bounds: Any) -> Answer:
             for each in frames.feed(data):
                 reply = _reply(each, found, scans, Query(sql, form, **(usual | bounds)))
                 if reply is not None:
-                    process.stdin.write(reply.encode())
-                    process.stdin.flush()
+                    # A process that has all its rows ends, whatever its threads have asked for meanwhile; what it
+                    # said last is still to be read.
+                    with suppress(BrokenPipeError):
+                        process.stdin.write(reply.encode())
+                        process.stdin.flush()
         found.code = process.wait()
     finally:
         process.kill()
         process.wait()
-        process.stdin.close()
+        with suppress(BrokenPipeError):  # the answer that nobody takes any more
+            process.stdin.close()
         process.stdout.close()
     return found
 
