@@ -35,7 +35,7 @@ from sarit.store.limits import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Awaitable, Callable, Hashable
 
     from sarit.env.ports import Clock
 
@@ -72,8 +72,9 @@ class _Interval:
 class ReadRateLimiter:
     """The rate limiter that all readers of a node's chunks share."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
         self._clock = clock
+        self._sleep = sleep
         self._next = 0.0
         self._rate = inf
         self._increases = 0
@@ -112,7 +113,7 @@ class ReadRateLimiter:
         # Reserve the time before the await, so that the next caller queues after this one (0 s at an infinite rate).
         self._next = start + size / self._rate
         if start > now:
-            await asyncio.sleep(start - now)
+            await self._sleep(start - now)
 
     def _current_interval(self, now: float) -> _Interval:
         # Evaluate an interval at the first call after its end: without calls there is nothing to limit.

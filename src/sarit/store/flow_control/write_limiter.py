@@ -24,6 +24,8 @@ from sarit.store.limits import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from sarit.env.ports import Clock
     from sarit.store.flow_control.memory_budget import MemoryBudget
     from sarit.store.flow_control.read_limiter import ReadRateLimiter
@@ -32,9 +34,12 @@ if TYPE_CHECKING:
 class FlushRateLimiter:
     """The rate limiter that the flushers of all containers of a node share."""
 
-    def __init__(self, clock: Clock, budget: MemoryBudget) -> None:
+    def __init__(
+        self, clock: Clock, budget: MemoryBudget, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    ) -> None:
         self._clock = clock
         self._budget = budget
+        self._sleep = sleep
         self._next = 0.0
 
     def __repr__(self) -> str:
@@ -57,7 +62,7 @@ class FlushRateLimiter:
         # Reserve the time before the await, so that the next caller queues after this one (0 s at an infinite rate).
         self._next = start + size / rate
         if start > now:
-            await asyncio.sleep(start - now)
+            await self._sleep(start - now)
         return size
 
 

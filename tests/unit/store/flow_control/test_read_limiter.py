@@ -28,7 +28,6 @@ class Machine:
 
     def __init__(
         self,
-        monkeypatch,
         *,
         disk=800 * MIB,
         appends=25 * MIB,
@@ -39,14 +38,13 @@ class Machine:
         bursts=False,
     ):
         self.clock = Clock(100.0)
-        self.limiter = ReadRateLimiter(self.clock)
+        self.limiter = ReadRateLimiter(self.clock, self._sleep)
         self.appends, self.alone, self.beside, self._disk, self._closed = appends, alone, beside, disk, closed
         self._noise, self._random, self._tenth, self._factor = noise, Random(1), 0, 1.0
         self._bursts = bursts
         self._began = self._next = 100.0
         self.rate = 0.0
         self.waits = []
-        monkeypatch.setattr(asyncio, "sleep", self._sleep)
 
     async def _sleep(self, seconds):
         self._advance(self.clock.now + seconds)
@@ -98,14 +96,14 @@ def always_slow(rate):
     return 1.0 if rate else 0.0
 
 
-def test_reads_without_harm_are_unlimited(monkeypatch):
-    assert Machine(monkeypatch, appends=0).read(10) > 780 * MIB
-    assert Machine(monkeypatch).read(20) > 780 * MIB
+def test_reads_without_harm_are_unlimited():
+    assert Machine(appends=0).read(10) > 780 * MIB
+    assert Machine().read(20) > 780 * MIB
 
 
-def test_reads_beside_appends_start_at_minimum_and_grow(monkeypatch):
+def test_reads_beside_appends_start_at_minimum_and_grow():
     """Full speed until the first evaluation would stall the appends."""
-    machine = Machine(monkeypatch)
+    machine = Machine()
     machine.quiet(1)
     assert machine.read(0.5) < 80 * MIB
     machine.read(9)
@@ -114,31 +112,31 @@ def test_reads_beside_appends_start_at_minimum_and_grow(monkeypatch):
     assert machine.read(0.5) < 80 * MIB
 
 
-def test_rate_does_not_grow_beyond_what_is_read(monkeypatch):
-    machine = Machine(monkeypatch)
+def test_rate_does_not_grow_beyond_what_is_read():
+    machine = Machine()
     machine.quiet(1)
     machine.read(60)
     assert machine.limiter.bytes_per_second < 2000 * MIB
 
 
-def test_fast_reader_slows_down_when_appends_begin(monkeypatch):
+def test_fast_reader_slows_down_when_appends_begin():
     """It does not wait until the latency shows harm."""
-    machine = Machine(monkeypatch, appends=0)
+    machine = Machine(appends=0)
     assert machine.read(5) > 780 * MIB
     machine.appends = 25 * MIB
     machine.read(0.3)
     assert machine.read(0.5) < 80 * MIB
 
 
-def test_read_rate_converges_to_latency_target(monkeypatch):
-    machine = Machine(monkeypatch, beside=lambda rate: 0.004 * max(0, rate - 300 * MIB) / (500 * MIB))
+def test_read_rate_converges_to_latency_target():
+    machine = Machine(beside=lambda rate: 0.004 * max(0, rate - 300 * MIB) / (500 * MIB))
     machine.quiet(1)
     assert 250 * MIB < machine.read(20) < 400 * MIB
 
 
-def test_probing_the_limit_harms_few_appends(monkeypatch):
+def test_probing_the_limit_harms_few_appends():
     """The limiter has to probe; the appends it harms are beyond the 95th percentile."""
-    machine = Machine(monkeypatch, beside=lambda rate: 0.005 if rate > 300 * MIB else 0.0)
+    machine = Machine(beside=lambda rate: 0.005 if rate > 300 * MIB else 0.0)
     machine.quiet(1)
     assert machine.read(60) > 180 * MIB
     assert percentile_95(machine.waits) < 0.001
@@ -149,18 +147,18 @@ def percentile_95(waits):
 
 
 @pytest.mark.parametrize("noise", [0.1, 0.3, 0.5])
-def test_baseline_learns_variance_of_append_latency(monkeypatch, noise):
+def test_baseline_learns_variance_of_append_latency(noise):
     """A shared disk: latency that varies without reads does not limit them."""
     for beside, least in ((lambda rate: 0.0, 700 * MIB), (lambda rate: max(0, rate / MIB - 300) * 40e-6, 200 * MIB)):
-        machine = Machine(monkeypatch, alone=0.002, beside=beside, noise=noise)
+        machine = Machine(alone=0.002, beside=beside, noise=noise)
         machine.quiet(20)
         alone = percentile_95(machine.waits)
         assert machine.read(60) > least
         assert percentile_95(machine.waits) < 1.5 * alone
 
 
-def test_rate_recovers_within_seconds_after_harm_ends(monkeypatch):
-    machine = Machine(monkeypatch, beside=always_slow)
+def test_rate_recovers_within_seconds_after_harm_ends():
+    machine = Machine(beside=always_slow)
     machine.quiet(1)
     assert machine.read(10) < 100 * MIB
     machine.beside = lambda rate: 0.0
@@ -169,56 +167,56 @@ def test_rate_recovers_within_seconds_after_harm_ends(monkeypatch):
 
 
 @pytest.mark.parametrize("slow", [0.005, 0.02, 0.1, 0.5])
-def test_rate_falls_with_harm_of_reads(monkeypatch, slow):
+def test_rate_falls_with_harm_of_reads(slow):
     """Also where appends become so slow that few of them complete in an interval."""
-    machine = Machine(monkeypatch, beside=lambda rate: slow * rate / (800 * MIB), closed=True)
+    machine = Machine(beside=lambda rate: slow * rate / (800 * MIB), closed=True)
     machine.quiet(1)
     assert machine.read(30) < 250 * MIB
     assert sum(machine.waits) / len(machine.waits) < max(0.002, slow / 5)
 
 
 @pytest.mark.parametrize("readers", [1, 5])
-def test_minimum_rate_lets_every_reader_catch_up(monkeypatch, readers):
+def test_minimum_rate_lets_every_reader_catch_up(readers):
     for appends, least in ((10 * MIB, MIN_READ_BYTES_PER_SECOND), (60 * MIB, 120 * MIB)):
-        machine = Machine(monkeypatch, appends=appends, beside=always_slow)
+        machine = Machine(appends=appends, beside=always_slow)
         machine.quiet(1)
         assert 0.95 * least * readers < machine.read(20, readers) < 1.3 * least * readers
 
 
-def test_reader_that_moves_between_chunks_counts_once(monkeypatch):
-    machine = Machine(monkeypatch, appends=60 * MIB, beside=always_slow)
+def test_reader_that_moves_between_chunks_counts_once():
+    machine = Machine(appends=60 * MIB, beside=always_slow)
     machine.quiet(1)
     assert machine.read(20, reads_per_place=20) < 1.1 * 120 * MIB
 
 
-def test_minimum_rate_follows_append_rate_over_seconds(monkeypatch):
-    machine = Machine(monkeypatch, appends=60 * MIB, beside=always_slow, bursts=True)
+def test_minimum_rate_follows_append_rate_over_seconds():
+    machine = Machine(appends=60 * MIB, beside=always_slow, bursts=True)
     machine.quiet(5)
     assert 0.95 * 120 * MIB < machine.read(20) < 1.6 * 120 * MIB
 
 
-def test_slow_log_without_reads_does_not_limit_reads(monkeypatch):
-    machine = Machine(monkeypatch, alone=0.008)
+def test_slow_log_without_reads_does_not_limit_reads():
+    machine = Machine(alone=0.008)
     machine.quiet(10)
     assert machine.read(20) > 780 * MIB
 
 
-def test_baseline_ignores_latency_beside_reads(monkeypatch):
-    machine = Machine(monkeypatch, appends=10 * MIB, beside=always_slow)
+def test_baseline_ignores_latency_beside_reads():
+    machine = Machine(appends=10 * MIB, beside=always_slow)
     machine.quiet(1)
     assert machine.read(100) < 100 * MIB
 
 
-def test_reads_are_unlimited_after_appends_end(monkeypatch):
-    machine = Machine(monkeypatch, beside=always_slow)
+def test_reads_are_unlimited_after_appends_end():
+    machine = Machine(beside=always_slow)
     machine.quiet(1)
     assert machine.read(10) < 100 * MIB
     machine.appends = 0
     assert machine.read(4) > 780 * MIB
 
 
-def test_no_read_waits_longer_than_the_bound(monkeypatch):
-    machine = Machine(monkeypatch, beside=always_slow)
+def test_no_read_waits_longer_than_the_bound():
+    machine = Machine(beside=always_slow)
     machine.quiet(1)
     machine.read(5)
     waits = []
@@ -226,7 +224,7 @@ def test_no_read_waits_longer_than_the_bound(monkeypatch):
     async def sleep(seconds):
         waits.append(seconds)
 
-    monkeypatch.setattr(asyncio, "sleep", sleep)
+    machine.limiter._sleep = sleep
 
     async def main():
         for _ in range(1000):
@@ -236,12 +234,13 @@ def test_no_read_waits_longer_than_the_bound(monkeypatch):
     assert FAST_APPEND_SECONDS < max(waits) <= MAX_READ_WAIT_SECONDS
 
 
-def test_baseline_ignores_latency_beside_reads_granted_earlier(monkeypatch):
+def test_baseline_ignores_latency_beside_reads_granted_earlier():
     clock = Clock()
-    limiter = ReadRateLimiter(clock)
 
     async def sleep(seconds):
         """The granted reads lie in the future of everything that is observed here."""
+
+    limiter = ReadRateLimiter(clock, sleep)
 
     def observe(latency):
         for _ in range(20):
@@ -259,5 +258,4 @@ def test_baseline_ignores_latency_beside_reads_granted_earlier(monkeypatch):
             observe(0.05)
         assert limiter._baseline == pytest.approx(learned)
 
-    monkeypatch.setattr(asyncio, "sleep", sleep)
     asyncio.run(main())

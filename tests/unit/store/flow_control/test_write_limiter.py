@@ -24,18 +24,17 @@ def report(budget, dirty_bytes):
     budget.report(0, held)
 
 
-def grant_times(monkeypatch, dirty_bytes, sizes, late=0.0):
+def grant_times(dirty_bytes, sizes, late=0.0):
     """When the limiter grants each of `sizes`, in seconds; every sleep lasts `late` longer than asked."""
     clock = Clock()
     budget = MemoryBudget(1000 * MIB, 0)
     report(budget, dirty_bytes)
-    limiter = FlushRateLimiter(clock, budget)
 
     async def sleep(seconds):
         assert seconds > 0
         clock.now += seconds + late
 
-    monkeypatch.setattr(asyncio, "sleep", sleep)
+    limiter = FlushRateLimiter(clock, budget, sleep)
 
     async def main():
         times = []
@@ -47,18 +46,18 @@ def grant_times(monkeypatch, dirty_bytes, sizes, late=0.0):
     return asyncio.run(main())
 
 
-def test_limiter_spreads_dirty_bytes_over_one_second(monkeypatch):
-    times = grant_times(monkeypatch, 200 * MIB, [MIB // 4] * 801)
+def test_limiter_spreads_dirty_bytes_over_one_second():
+    times = grant_times(200 * MIB, [MIB // 4] * 801)
     assert abs(times[-1] - times[0] - 1.0) < 0.05
 
 
-def test_limiter_never_falls_below_minimum_rate(monkeypatch):
-    times = grant_times(monkeypatch, 1, [MIB // 4] * 129)
+def test_limiter_never_falls_below_minimum_rate():
+    times = grant_times(1, [MIB // 4] * 129)
     assert abs(times[-1] - times[0] - 32 * MIB / MIN_FLUSH_BYTES_PER_SECOND) < 0.05
 
 
-def test_limiter_never_waits_over_soft_limit(monkeypatch):
-    times = grant_times(monkeypatch, 501 * MIB, [MIB] * 1000)
+def test_limiter_never_waits_over_soft_limit():
+    times = grant_times(501 * MIB, [MIB] * 1000)
     assert times[-1] == times[0]
 
 
@@ -71,23 +70,22 @@ def test_pieces_are_small_under_soft_limit_and_large_over_it():
     assert asyncio.run(limiter(32 * MIB)) == 4 * MIB
 
 
-def test_late_timers_do_not_lower_the_rate(monkeypatch):
-    times = grant_times(monkeypatch, 200 * MIB, [MIB // 4] * 801, late=0.002)
+def test_late_timers_do_not_lower_the_rate():
+    times = grant_times(200 * MIB, [MIB // 4] * 801, late=0.002)
     assert abs(times[-1] - times[0] - 1.0) < 0.05
 
 
-def test_limiter_allows_no_burst_after_a_pause(monkeypatch):
+def test_limiter_allows_no_burst_after_a_pause():
     clock = Clock()
     budget = MemoryBudget(1000 * MIB, 0)
     report(budget, 100 * MIB)
-    limiter = FlushRateLimiter(clock, budget)
     waited = []
 
     async def sleep(seconds):
         waited.append(seconds)
         clock.now += seconds
 
-    monkeypatch.setattr(asyncio, "sleep", sleep)
+    limiter = FlushRateLimiter(clock, budget, sleep)
 
     async def main():
         await limiter(MIB)
