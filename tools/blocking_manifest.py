@@ -320,6 +320,18 @@ nor call the client.
                 attributes={"name": ("StreamName", "`scope/name`.")},
                 hidden={"open": "`client.structures.counter` calls it"},
             ),
+            Facade(
+                "sarit.client.structures.shared_map",
+                "SharedMap",
+                attributes={"name": ("StreamName", "`scope/name`.")},
+                hidden={"open": "`client.structures.map` calls it"},
+            ),
+            Facade(
+                "sarit.client.structures.shared_set",
+                "SharedSet",
+                attributes={"name": ("StreamName", "`scope/name`.")},
+                hidden={"open": "`client.structures.set` calls it"},
+            ),
         ],
     ),
     Module(

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from sarit.client.blocking.handles import BatchReader, Stream, TimeWindows
     from sarit.client.blocking.links import Links
     from sarit.client.blocking.streams import ByteReader, ByteWriter, EventReader, EventWriter
-    from sarit.client.blocking.structures import SharedCounter, Structures
+    from sarit.client.blocking.structures import SharedCounter, SharedMap, SharedSet, Structures
     from sarit.client.blocking.tables import Table, Tables
     from sarit.client.blocking.transactions import Transaction, TransactionalWriter
     from sarit.client.core.login import BearerToken, Credentials, Tls, UserPassword
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from sarit.client.streams.event_time import TimeWindow
     from sarit.client.streams.history import Epoch
     from sarit.client.streams.jobs import JobInfo
+    from sarit.client.structures.shared_map import MapChange, MapEntry
+    from sarit.client.structures.shared_set import SetChange
     from sarit.client.sync.membership_list import Member
     from sarit.client.sync.revisioned_stream import Revision
     from sarit.client.tables.changes import Change, Insert, Put, Remove, Replace
@@ -115,6 +117,8 @@ _HOMES = {
     ),
     "sarit.client.blocking.structures": (
         "SharedCounter",
+        "SharedMap",
+        "SharedSet",
         "Structures",
     ),
     "sarit.client.blocking.tables": (
@@ -163,6 +167,11 @@ _HOMES = {
     "sarit.client.streams.event_time": ("TimeWindow",),
     "sarit.client.streams.history": ("Epoch",),
     "sarit.client.streams.jobs": ("JobInfo",),
+    "sarit.client.structures.shared_map": (
+        "MapChange",
+        "MapEntry",
+    ),
+    "sarit.client.structures.shared_set": ("SetChange",),
     "sarit.client.sync.membership_list": ("Member",),
     "sarit.client.sync.revisioned_stream": ("Revision",),
     "sarit.client.tables.changes": (
@@ -268,6 +277,8 @@ __all__ = [
     "LinkState",
     "LinkStatus",
     "Links",
+    "MapChange",
+    "MapEntry",
     "Member",
     "Membership",
     "NotFound",
@@ -290,8 +301,11 @@ __all__ = [
     "SegmentInfo",
     "SegmentProgress",
     "SegmentRange",
+    "SetChange",
     "SharedConfiguration",
     "SharedCounter",
+    "SharedMap",
+    "SharedSet",
     "Slice",
     "StateSynchronizer",
     "Stream",

@@ -38,11 +38,15 @@ if TYPE_CHECKING:
     from typing import Any
 
     from sarit.client.structures.counter import SharedCounter
+    from sarit.client.structures.shared_map import SharedMap
+    from sarit.client.structures.shared_set import SharedSet
     from sarit.client.structures.structures import Structures
 
 # Imported when they are first used: few programs share such structures.
 _LAZY = {
     "SharedCounter": "counter",
+    "SharedMap": "shared_map",
+    "SharedSet": "shared_set",
     "Structures": "structures",
 }
 
@@ -64,6 +68,8 @@ __all__ = [
     "RevisionedStream",
     "SharedConfiguration",
     "SharedCounter",
+    "SharedMap",
+    "SharedSet",
     "StateSynchronizer",
     "Stream",
     "Structures",

@@ -270,7 +270,7 @@ class Client:
 
     @property
     def structures(self) -> Structures:
-        """Data structures that many processes share: counters."""
+        """Data structures that many processes share: counters, maps, sets."""
         # Imported here: a client that opens none does without this room.
         from sarit.client.structures.structures import Structures
 

@@ -486,7 +486,7 @@ async def close_configuration(world: World, _: str) -> Any:
 # -- shared data structures -------------------------------------------------------------------------
 
 
-@case("Structures.counter")
+@case("Structures.counter", "Structures.map", "Structures.set")
 async def structures(world: World, method: str) -> Any:
     return lambda: getattr(world.client.structures, method)(world.stream)
 
@@ -500,6 +500,30 @@ async def counter(world: World, method: str) -> Any:
         await wait(watching)  # the value as it is
         return lambda: watching
     return getattr(shared, method)
+
+
+@case(*(f"SharedMap.{each}" for each in ("put", "put_many", "remove", "get", "items", "size", "watch")))
+async def shared_map(world: World, method: str) -> Any:
+    shared = await wait(world.client.structures.map(world.stream))
+    await wait(shared.put("a", b"1"))
+    if method == "watch":
+        watching = shared.watch()
+        await wait(watching)  # the entry as it is
+        return lambda: watching
+    arguments: dict[str, list[Any]] = {"put": ["a", b"2"], "put_many": [{"b": b"2"}], "remove": ["a"], "get": ["a"]}
+    return lambda: getattr(shared, method)(*arguments.get(method, []))
+
+
+@case(*(f"SharedSet.{each}" for each in ("add", "add_many", "discard", "contains", "items", "size", "watch")))
+async def shared_set(world: World, method: str) -> Any:
+    shared = await wait(world.client.structures.set(world.stream))
+    await wait(shared.add(b"a"))
+    if method == "watch":
+        watching = shared.watch()
+        await wait(watching)  # the item as it is
+        return lambda: watching
+    arguments: dict[str, list[Any]] = {"add": [b"b"], "add_many": [[b"b"]], "discard": [b"a"], "contains": [b"a"]}
+    return lambda: getattr(shared, method)(*arguments.get(method, []))
 
 
 # -- reader groups ----------------------------------------------------------------------------------

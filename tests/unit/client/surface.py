@@ -91,6 +91,8 @@ def instances(client: Client, scope: str) -> dict[str, Any]:
         group,
         client.structures,
         client.structures.counter(f"{scope}/counter"),
+        client.structures.map(f"{scope}/map"),
+        client.structures.set(f"{scope}/set"),
         client.links,
         client.reader_groups,
     ]

@@ -171,6 +171,14 @@ def share_state(client: sarit.Client, scope: str) -> None:
         settings.set("limit", 6)
 
 
+class Number:
+    def serialize(self, value: int) -> bytes:
+        return b"%d" % value
+
+    def deserialize(self, payload: bytes) -> int:
+        return int(payload)
+
+
 def share_structures(client: sarit.Client, scope: str) -> None:
     structures = client.structures
     assert_type(structures, sarit.Structures)
@@ -180,6 +188,22 @@ def share_structures(client: sarit.Client, scope: str) -> None:
     assert_type(visits.value(), int)
     for value in visits.watch():
         assert_type(value, int)
+        break
+    prices = structures.map(f"{scope}/prices", serializer=Number(), deserializer=Number())
+    assert_type(prices, sarit.SharedMap[int])
+    assert_type(prices.put("bread", 3), int)
+    entry = prices.get("bread")
+    assert_type(entry, sarit.MapEntry[int] | None)
+    assert entry == sarit.MapEntry("bread", 3, 1)
+    for change in prices.watch():
+        assert_type(change, sarit.MapChange[int])
+        break
+    seen = structures.set(f"{scope}/seen")
+    assert_type(seen, sarit.SharedSet)
+    assert_type(seen.add(b"1"), bool)
+    assert_type(seen.items(), list[bytes])
+    for added in seen.watch():
+        assert_type(added, sarit.SetChange)
         break
 
 

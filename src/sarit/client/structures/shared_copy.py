@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from sarit.client.core.iteration import Items
 from sarit.client.sync.revisioned_stream import open_or_create
 from sarit.client.sync.synchronizer import StateFollower, StateSynchronizer
+from sarit.core.errors import SaritError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -41,12 +42,32 @@ class SharedCopy(Generic[S]):
         return self.shared.state
 
     async def change(self, decide: Callable[[S], Sequence[bytes]]) -> None:
-        """Write the updates that `decide` returns for the newest state, once or not at all."""
-        await self.shared.update(decide)
+        """Write the updates that `decide` returns for the newest state, once or not at all.
+
+        An error of Sarit that it raises is raised here, if it holds for a state as new as this call."""
+
+        def decided(state: S) -> Sequence[bytes]:
+            try:
+                return decide(state)
+            except SaritError as error:
+                raise _Refused from error
+
+        while True:
+            try:
+                await self.shared.update(decided)
+                return
+            except _Refused:
+                # The state may be older than this call: what it refuses may be right by now.
+                await self.shared.fetch()
+                decide(self.shared.state)
 
     def watch(self, difference: Callable[[S | None, S], Sequence[T]]) -> AsyncIterator[T]:
         """Return what `difference` says of the state now, after None, and then of every later one."""
         return Items(Watcher(self.shared, difference))
+
+
+class _Refused(Exception):
+    """A signal to `change`: a state as this process knew it refused the change."""
 
 
 class Watcher(Generic[S, T]):
@@ -67,8 +88,9 @@ class Watcher(Generic[S, T]):
     async def __anext__(self) -> Sequence[T]:
         while self._follower.failure is None:
             await self._shared.fetch()
-            before, self._seen = self._seen, self._shared.state
-            found = self._difference(before, self._seen)
+            now = self._shared.state
+            found = self._difference(self._seen, now)
+            self._seen = now
             if found:
                 return found
             await self._follower.wait(None)

@@ -1,7 +1,7 @@
 """Data structures that many processes share: `client.structures`.
 
-Each is opened by its name, and created when there is none; its scope must exist.  A counter is a stream of one
-segment: every process that opens it has all of it in memory.
+Each is opened by its name, and created when there is none; its scope must exist.  Counters, maps and sets are streams
+of one segment: every process that opens one has all of it in memory.
 """
 
 from __future__ import annotations
@@ -10,16 +10,24 @@ from typing import TYPE_CHECKING
 
 from sarit.client.session.guard import guarded
 from sarit.client.structures.counter import SharedCounter
+from sarit.client.structures.shared_map import SharedMap
+from sarit.client.structures.shared_set import SharedSet
+from sarit.client.structures.values import Values
 from sarit.core.names import StreamName
 
 if TYPE_CHECKING:
+    from sarit.client.core.typed import V
     from sarit.client.session.session import Session
+    from sarit.serializers.protocols import Deserializer, Serializer
 
 
 @guarded("_session")
 class Structures:
-    """The shared data structures of one client.  All methods raise NotFound (the scope), Invalid (the name is that of
-    something else), Corrupt and Unavailable."""
+    """The shared data structures of one client.
+
+    `serializer` and `deserializer` encode and decode values (`sarit.serializers`, without a registry); without both,
+    values are bytes.  All methods raise NotFound (the scope), Invalid (the name is that of something else), Corrupt and
+    Unavailable."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -30,6 +38,26 @@ class Structures:
     async def counter(self, name: str | StreamName) -> SharedCounter:
         """Return the counter of that name, `scope/name`; a new one is 0."""
         return await SharedCounter.open(self._session, _name(name))
+
+    async def map(
+        self,
+        name: str | StreamName,
+        *,
+        serializer: Serializer[V] | None = None,
+        deserializer: Deserializer[V] | None = None,
+    ) -> SharedMap[V]:
+        """Return the map of that name, `scope/name`, from texts to values; a new one is empty."""
+        return await SharedMap.open(self._session, _name(name), Values(serializer, deserializer))
+
+    async def set(
+        self,
+        name: str | StreamName,
+        *,
+        serializer: Serializer[V] | None = None,
+        deserializer: Deserializer[V] | None = None,
+    ) -> SharedSet[V]:
+        """Return the set of that name, `scope/name`; a new one is empty."""
+        return await SharedSet.open(self._session, _name(name), Values(serializer, deserializer))
 
 
 def _name(name: str | StreamName) -> StreamName:

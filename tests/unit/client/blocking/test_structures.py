@@ -45,3 +45,25 @@ def test_threads_add_to_one_counter(client, node) -> None:
     assert next(values) == 62
     with pytest.raises(sarit.Invalid, match="amount='2'"):
         visits.add("2")
+
+
+def test_map_and_set_of_the_blocking_client(client) -> None:
+    prices = client.structures.map("s/prices")
+    version = prices.put("bread", b"3")
+    with pytest.raises(sarit.Conflict):
+        prices.put("bread", b"4", version=0)
+    assert prices.get("bread") == sarit.MapEntry("bread", b"3", version)
+    prices.put_many({"cake": b"5"})
+    assert [entry.key for entry in prices.items()] == ["bread", "cake"]
+    changes = prices.watch()
+    assert [next(changes).key for _ in range(2)] == ["bread", "cake"]
+    assert prices.remove("cake")
+    assert next(changes) == sarit.MapChange("cake", None)
+    assert prices.size(fresh=False) == 1
+    seen = client.structures.set("s/seen")
+    assert seen.add_many(item for item in (b"a", b"b")) == 2
+    assert not seen.add(b"a")
+    assert seen.contains(b"a")
+    assert seen.discard(b"a")
+    assert (seen.items(), seen.size()) == ([b"b"], 1)
+    assert next(seen.watch()) == sarit.SetChange(b"b", True)

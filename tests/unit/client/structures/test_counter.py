@@ -66,6 +66,20 @@ async def test_counter_begins_at_zero_and_is_shared(made) -> None:
 
 
 @on_node
+async def test_refusal_holds_for_the_newest_value(made) -> None:
+    """A copy that is behind knows a value to which nothing can be added any more."""
+    largest = (1 << 63) - 1
+    one, two = [await made.client.structures.counter("s/visits") for _ in range(2)]
+    await one.add(largest)
+    await two.add(-10)
+    assert await one.value(fresh=False) == largest
+    assert await one.add(3) == largest - 7
+    with pytest.raises(Invalid):
+        await two.add(8)
+    assert await two.add(7) == largest
+
+
+@on_node
 async def test_every_addition_counts_once_though_connections_break(made) -> None:
     """Each value is returned once: the additions have one order.  The stream is compacted, and late copies agree."""
     clients = [await aio.connect(made.address) for _ in range(3)]
