@@ -30,3 +30,6 @@ DEFAULT_INDEX_INTERVAL_SECONDS: Final = 5
 MIN_INDEX_INTERVAL_SECONDS: Final = 1
 MAX_INDEX_INTERVAL_SECONDS: Final = 3600
 MAX_INDEX_FILE_BYTES: Final = 4096 * MIB
+
+# -- what people see of hits ------------------------------------------------------------------------
+MAX_HIGHLIGHTS: Final = 200  # places of one text that are marked
