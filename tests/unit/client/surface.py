@@ -48,12 +48,12 @@ def surface() -> Iterator[tuple[str, str, str]]:
 
 
 def arguments(face: str, name: str, method: str) -> list[str]:
-    """The arguments of a method that are of a stated type."""
+    """The arguments of a method that are of a stated type; not those of a type that a serializer states."""
     found = inspect.signature(getattr(FACES[face][name], method)).parameters.values()
     return [
         one.name
         for one in found
-        if one.name != "self" and one.annotation not in ("Any", "object") and one.kind is not one.VAR_POSITIONAL
+        if one.name != "self" and one.annotation not in ("Any", "object", "V") and one.kind is not one.VAR_POSITIONAL
     ]
 
 
