@@ -20,6 +20,7 @@ from sarit.core.errors import Forbidden, Invalid
 from sarit.env.real import real_env
 from sarit.rpc.methods import PRAVEGA, SARIT
 from sarit.rpc.mirror_methods import MIRROR
+from sarit.rpc.search_methods import SEARCH
 from sarit.security.audit import NoAudit
 from sarit.security.login import Logins
 from sarit.security.permissions import Caller, Permission, Rule, Rules
@@ -125,7 +126,7 @@ def _head(first: str, columns: list[str]) -> list[str]:
 
 async def _calls(access: Access) -> list[str]:
     cells = {}
-    for service in (PRAVEGA.service, SARIT.service, MIRROR.service):
+    for service in (PRAVEGA.service, SARIT.service, MIRROR.service, SEARCH.service):
         for method in service.methods:
             cells[method.name] = tuple(
                 [

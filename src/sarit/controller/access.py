@@ -213,6 +213,14 @@ def _created(request: Any) -> Sequence[str]:
     return _group(request) if kind == "readerGroup" else (owner_resource(scope, request.stream),)
 
 
+def _output(request: Any) -> Sequence[str]:
+    return (owner_resource(request.output.scope, request.output.stream),)
+
+
+def _source(request: Any) -> Sequence[tuple[str, str]]:
+    return ((request.scope, request.stream),)
+
+
 def _of_stream(permission: Callable[[Any], Permission], *, token: bool = False) -> Need:
     return Need(permission, _stream, _stream_claims if token else None)
 
@@ -357,6 +365,14 @@ NEEDS: Final[Mapping[str, Need]] = {
     "changeLink": Need(_update, _root),
     "deleteLink": Need(_update, _root),
     "promoteLink": Need(_update, _root),
+    # Counts and the values of fields are what events say: they need the same right.
+    "search": _of_stream(_read),
+    "searchInfo": _of_stream(_read),
+    "searchShards": Need(_update, _root),
+    # A continuous query copies events from one stream to another: to read the first is not enough, nor to write the other.
+    "putContinuous": Need(_update, _output, streams=_source),
+    "listContinuous": _of_stream(_read),
+    "deleteContinuous": Need(_update, _output, streams=_source),
 }
 
 

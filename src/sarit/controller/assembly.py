@@ -46,6 +46,7 @@ from sarit.env.background import Background
 from sarit.rpc.methods import PRAVEGA, SARIT
 from sarit.rpc.mirror_methods import MIRROR, WIDE
 from sarit.rpc.request_limiter import RequestLimiter
+from sarit.rpc.search_methods import SEARCH
 from sarit.rpc.statistics import CallStatistics
 from sarit.security.permissions import Permission
 
@@ -169,11 +170,13 @@ class Controller:
         # Stop transactions after the recovery sweeper, which schedules their completion.
         await self.transactions.stop()
 
-    def services(self, mirror: object | None = None, links: Callable[[], Links] | None = None) -> dict[str, Handler]:
+    def services(
+        self, mirror: object | None = None, links: Callable[[], Links] | None = None, search: object | None = None
+    ) -> dict[str, Handler]:
         """Return the handlers of the controller's calls, by path.
 
         `mirror`: serves the calls of other installations for links; `links`: returns what serves those of
-        administrators; None: there are none."""
+        administrators; `search`: serves searches and continuous queries; None: there are none."""
         groups = GroupCalls(self.groups)
         families = (
             ScopeCalls(self.catalog, self.scopes, self.assignment.members),
@@ -197,4 +200,6 @@ class Controller:
             LinkCalls(links),
         )
         found = handlers(PRAVEGA, families, limiter, self._access) | handlers(SARIT, own, limiter, self._access)
-        return found if mirror is None else found | handlers(MIRROR, [mirror], limiter, self._access, WIDE)
+        if mirror is not None:
+            found |= handlers(MIRROR, [mirror], limiter, self._access, WIDE)
+        return found if search is None else found | handlers(SEARCH, [search], limiter, self._access)

@@ -22,6 +22,7 @@ from sarit.process.job_kinds import GivenKinds, JobKinds, JobRunners
 from sarit.process.limits import STORES_RETRY_SECONDS
 from sarit.process.mirror_site import LateCalls, LateSite
 from sarit.process.registry_tables import RegistryTables
+from sarit.process.search_calls import SearchCalls, SearchWorld
 from sarit.process.signals import run_unless
 from sarit.rpc.grpc_server import GrpcListener
 
@@ -123,7 +124,12 @@ class ControllerRole:
         # The parts of links to other installations.
         runs_jobs = bool(runners) or settings.jobs is not None
         self.mirror = LateSite(self.controller, stores.tables, env, settings.installation, runs_jobs=runs_jobs)
-        served = self.controller.services(LateCalls(self.mirror), self.mirror.links)
+        self.search = SearchCalls(
+            SearchWorld(
+                self.controller, stores.tables, stores.segments, env, security, self.controller.assignment.members
+            )
+        )
+        served = self.controller.services(LateCalls(self.mirror), self.mirror.links, self.search)
         self.listener = GrpcListener(served, settings.max_api_connections)
         self._settings = settings
         self._alone = workers is None
@@ -227,6 +233,7 @@ class ControllerRole:
         await self.drain()
         if self.worker is not None:
             await self.worker.stop()
+        await self.search.close()
         await self._background.close()
         await self.controller.stop()
         await self._stores.close()

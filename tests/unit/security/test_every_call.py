@@ -18,6 +18,7 @@ from sarit.core.errors import Forbidden, Invalid, Unauthenticated
 from sarit.env.real import real_env
 from sarit.rpc.methods import PRAVEGA, SARIT
 from sarit.rpc.mirror_methods import MIRROR
+from sarit.rpc.search_methods import SEARCH
 from sarit.security.audit import NoAudit
 from sarit.security.permissions import Caller, Permission, Rule, Rules, scope_resource
 from sarit.security.tokens import ALGORITHM, AUDIENCE, TokenKeys
@@ -59,7 +60,7 @@ RULES = Rules(
         ("user:other link", "prn::/mirror:other", "READ_UPDATE"),
     ]
 )  # fmt: skip
-SERVICES = PRAVEGA.service, SARIT.service, MIRROR.service
+SERVICES = PRAVEGA.service, SARIT.service, MIRROR.service, SEARCH.service
 METHODS = {method.name: method for service in SERVICES for method in service.methods}
 KEYS = TokenKeys([b"k" * 64])
 NOW = 1_700_000_000

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sarit.controller.access import NEEDS as CALLS
 from sarit.rpc.methods import PRAVEGA, SARIT
 from sarit.rpc.mirror_methods import MIRROR
+from sarit.rpc.search_methods import SEARCH
 from sarit.security.permissions import Permission
 from sarit.store.server.access import CONTROLLERS_ONLY
 from sarit.store.server.access import NEEDS as REQUESTS
@@ -17,7 +18,7 @@ NOT_SERVED = {"FlushToStorage", "ListStorageChunks", "CheckChunkExistence", "Get
 
 
 def test_every_call_of_the_controller_has_an_entry():
-    services = PRAVEGA.service, SARIT.service, MIRROR.service
+    services = PRAVEGA.service, SARIT.service, MIRROR.service, SEARCH.service
     names = {method.name for service in services for method in service.methods}
     assert names == set(CALLS)
     assert [name for name, need in CALLS.items() if need.anonymous] == ["getControllerServerList"]

@@ -1,0 +1,87 @@
+"""The calls of SearchService, in families that are made when the first call of each comes.
+
+A process that nobody asks pays for none of it: neither `sarit.search` nor Tantivy is imported before.
+
+A call is a line of `FAMILIES`: its name, and the module of its family, which defines
+
+    family(world) -> object     serves calls, each by a method of its name, until its method `close` is awaited
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from sarit.rpc.search_methods import SEARCH
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from sarit.controller.assembly import Controller
+    from sarit.controller.assignment import Address
+    from sarit.controller.ports import Segments, Tables
+    from sarit.env.ports import Env
+    from sarit.process.security import Security
+
+# The module of the family that serves each call.  A call without one is answered as a call that is not known.
+FAMILIES: Final[dict[str, str]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class SearchWorld:
+    """The parts of a controller that searches and continuous queries work with.
+
+    `members`: returns the known addresses of all controllers, this one's included."""
+
+    controller: Controller
+    tables: Tables
+    segments: Segments
+    env: Env
+    security: Security
+    members: Callable[[], Sequence[Address]]
+
+
+class SearchCalls:
+    """The calls of SearchService, each an attribute, of families that are made by their first calls.
+
+    `families`: the module of each call; tests give others."""
+
+    def __init__(self, world: SearchWorld, families: Mapping[str, str] = FAMILIES) -> None:
+        self._world = world
+        self._modules = families
+        self._made: dict[str, Any] = {}
+
+    def __repr__(self) -> str:
+        return f"<SearchCalls, {', '.join(sorted(self._made)) or 'none called'}>"
+
+    def __getattr__(self, name: str) -> Callable[[Any], Awaitable[Any]]:
+        if name not in SEARCH:
+            raise AttributeError(f"SearchService has no call {name}")
+
+        async def call(request: Any) -> Any:
+            return await getattr(await self._family(name), name)(request)
+
+        call.__name__ = name
+        return call
+
+    async def close(self) -> None:
+        """Close the families that were made."""
+        made, self._made = self._made, {}
+        for family in made.values():
+            await family.close()
+
+    async def _family(self, name: str) -> Any:
+        """Return what serves a call.  Raises NotImplementedError: nothing does."""
+        if (module := self._modules.get(name)) is None:
+            raise NotImplementedError("Method not found")
+        if module not in self._made:
+            # Imported on a thread: a large library takes a second, in which clients are served.
+            worker = self._world.env.threads.worker("search-import")
+            try:
+                imported = await worker.run(lambda: import_module(module))
+            finally:
+                await worker.close()
+            if module not in self._made:  # another call may have made it meanwhile
+                self._made[module] = imported.family(self._world)
+        return self._made[module]
