@@ -369,7 +369,7 @@ NEEDS: Final[Mapping[str, Need]] = {
     "search": _of_stream(_read),
     "searchInfo": _of_stream(_read),
     "searchShards": Need(_update, _root),
-    # A continuous query copies events from one stream to another: to read the first is not enough, nor to write the other.
+    # A continuous query copies events from one stream to another: its maker needs the rights of both.
     "putContinuous": Need(_update, _output, streams=_source),
     "listContinuous": _of_stream(_read),
     "deleteContinuous": Need(_update, _output, streams=_source),

@@ -234,7 +234,7 @@ class ContinuousQuery(_message.Message):
     def __init__(self, name: _Optional[str] = ..., query: _Optional[bytes] = ..., output: _Optional[_Union[_controller_pb2.StreamInfo, _Mapping]] = ..., withEvent: _Optional[bool] = ..., queryId: _Optional[str] = ..., maker: _Optional[str] = ..., state: _Optional[str] = ..., problem: _Optional[str] = ..., holdsFrom: _Optional[_Union[SearchCut, _Mapping]] = ..., version: _Optional[int] = ..., matches: _Optional[int] = ..., createdMs: _Optional[int] = ...) -> None: ...
 
 class PutContinuousRequest(_message.Message):
-    __slots__ = ("scope", "stream", "name", "query", "output", "withEvent", "version")
+    __slots__ = ("scope", "stream", "name", "query", "output", "withEvent", "version", "mapping", "inferred")
     SCOPE_FIELD_NUMBER: _ClassVar[int]
     STREAM_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -242,6 +242,8 @@ class PutContinuousRequest(_message.Message):
     OUTPUT_FIELD_NUMBER: _ClassVar[int]
     WITHEVENT_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
+    MAPPING_FIELD_NUMBER: _ClassVar[int]
+    INFERRED_FIELD_NUMBER: _ClassVar[int]
     scope: str
     stream: str
     name: str
@@ -249,7 +251,9 @@ class PutContinuousRequest(_message.Message):
     output: _controller_pb2.StreamInfo
     withEvent: bool
     version: int
-    def __init__(self, scope: _Optional[str] = ..., stream: _Optional[str] = ..., name: _Optional[str] = ..., query: _Optional[bytes] = ..., output: _Optional[_Union[_controller_pb2.StreamInfo, _Mapping]] = ..., withEvent: _Optional[bool] = ..., version: _Optional[int] = ...) -> None: ...
+    mapping: bytes
+    inferred: bool
+    def __init__(self, scope: _Optional[str] = ..., stream: _Optional[str] = ..., name: _Optional[str] = ..., query: _Optional[bytes] = ..., output: _Optional[_Union[_controller_pb2.StreamInfo, _Mapping]] = ..., withEvent: _Optional[bool] = ..., version: _Optional[int] = ..., mapping: _Optional[bytes] = ..., inferred: _Optional[bool] = ...) -> None: ...
 
 class PutContinuousResponse(_message.Message):
     __slots__ = ("query",)
