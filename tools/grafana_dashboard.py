@@ -150,6 +150,14 @@ ROWS: Final = {
              "{{stream}}"),
         _one("Stopped", "short", "max by (stream, problem) (sarit_iceberg_stopped{$$})", "{{stream}} {{problem}}"),
     ),
+    "Full-text search": (
+        _one("Not indexed yet", "bytes", "topk(12, max by (stream) (sarit_search_lag_bytes{$$}))", "{{stream}}"),
+        _one("Age of what is not indexed", "s", "topk(12, max by (stream) (sarit_search_lag_seconds{$$}))",
+             "{{stream}}"),
+        _one("Indexed per second", "short", f"topk(12, {_rate('sarit_search_events_total', 'stream')})", "{{stream}}"),
+        _one("Size of indexes", "bytes", "topk(12, max by (stream) (sarit_search_index_bytes{$$}))", "{{stream}}"),
+        _one("Nothing is indexed", "short", "max by (stream) (sarit_search_stopped{$$})", "{{stream}}"),
+    ),
     "Links to other installations": (
         _one("Up", "short", "max by (link) (sarit_link_up{$$})", "{{link}}"),
         _one("Behind the sources", "bytes", "topk(12, max by (link) (sarit_link_lag_bytes{$$}))", "{{link}}"),

@@ -1,0 +1,30 @@
+"""The counters of indexes, for metrics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class IndexStatistics:
+    """Counts of one indexer since it started, and its last readings.
+
+    `events`, `partly`: indexed, and those of them of which a part is not searched.  `lost_bytes`: truncated before they
+    were read.  `shards`, `index_bytes`: of the index as of its last commit.  `lag_bytes`: of the stream behind the
+    index's cut, when it was polled last.  `behind_since_ms`: since when there is something behind, or how old it may be
+    while an index catches up; None: nothing is.  `problem`: why nothing is indexed; empty: it is."""
+
+    commits: int = 0
+    events: int = 0
+    partly: int = 0
+    lost_bytes: int = 0
+    shards: int = 0
+    index_bytes: int = 0
+    lag_bytes: int = 0
+    behind_since_ms: int | None = None
+    committed_ms: int = 0
+    problem: str = ""
+
+    def lag_seconds(self, now_ms: int) -> float:
+        """Return how old the oldest event is that the index does not have."""
+        return 0.0 if self.behind_since_ms is None else max(0, now_ms - self.behind_since_ms) / 1000
