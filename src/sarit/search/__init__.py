@@ -4,7 +4,7 @@
     mapping.py    which fields the events of a stream have, and of which kinds
     documents.py  an event as the tokens and values of its fields
     state.py      what an indexer has stored: shards, their files, and the cut up to which they reach
-    needs.py      what indexers, searchers and continuous queries need of the world
+    ports.py      what indexers, searchers and continuous queries need of the world
 
 A scan and an index give the same answers, since both take documents and queries from here.
 """

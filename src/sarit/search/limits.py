@@ -30,6 +30,14 @@ DEFAULT_INDEX_INTERVAL_SECONDS: Final = 5
 MIN_INDEX_INTERVAL_SECONDS: Final = 1
 MAX_INDEX_INTERVAL_SECONDS: Final = 3600
 MAX_INDEX_FILE_BYTES: Final = 4096 * MIB
+MAX_STATE_BYTES: Final = 60 * KIB  # of an indexer's state, which is that of its job
+MAX_SHARDS_BYTES: Final = 16 * MIB  # of the list of closed shards, compressed
+# Of memory in which a shard collects events until they are files: the least that tantivy takes is 15 MB.
+INDEX_MEMORY_BYTES: Final = 48 * MIB
+# Of a commit: a merge in the background replaces files while they are read.
+MAX_FILE_LIST_ATTEMPTS: Final = 100
+MAX_HISTOGRAM_BUCKETS: Final = 10_000  # of one answer
+FACET_CANDIDATES: Final = 10_000  # values of a part of a shard that are counted for a facet: more are about right
 
 # -- what people see of hits ------------------------------------------------------------------------
 MAX_HIGHLIGHTS: Final = 200  # places of one text that are marked

@@ -9,6 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
+
+from sarit.core.errors import Invalid
+from sarit.search.limits import MAX_FIELD_PATH_CHARACTERS, MAX_MAPPED_FIELDS
+
+_SHOWN_CHARACTERS: Final = 80
 
 
 class Kind(StrEnum):
@@ -38,3 +44,52 @@ class Mapping:
 
     fields: tuple[Field, ...] = ()
     time_field: str = ""
+
+    def check(self) -> Mapping:
+        """Return this mapping if it is well formed.  Raises Invalid with the reason."""
+        if len(self.fields) > MAX_MAPPED_FIELDS:
+            raise Invalid(f"a mapping has {len(self.fields)} fields: at most {MAX_MAPPED_FIELDS}")
+        for field in self.fields:
+            if not 1 <= len(field.path) <= MAX_FIELD_PATH_CHARACTERS or not field.path.isprintable():
+                raise Invalid(
+                    f"the path of a field has to have 1 to {MAX_FIELD_PATH_CHARACTERS} printable characters, not "
+                    f"{field.path[:_SHOWN_CHARACTERS]!a}"
+                )
+        kinds = {field.path: field.kind for field in self.fields}
+        if len(kinds) != len(self.fields):
+            raise Invalid("a mapping has a field twice")
+        if self.time_field and kinds.get(self.time_field) is not Kind.TIME:
+            raise Invalid(
+                f"the time field {self.time_field[:_SHOWN_CHARACTERS]!a} of a mapping is not among its fields of times"
+            )
+        return self
+
+
+def to_document(mapping: Mapping) -> dict[str, object]:
+    """Return a mapping as a document of JSON: `fields`, the kind of each path, and `time_field`, if there is one."""
+    found: dict[str, object] = {"fields": {field.path: field.kind.value for field in mapping.fields}}
+    if mapping.time_field:
+        found["time_field"] = mapping.time_field
+    return found
+
+
+def from_document(found: object) -> Mapping:
+    """Return the mapping that a document of JSON has.  Raises Invalid with the reason."""
+    if not isinstance(found, dict):
+        raise Invalid("a mapping has to be a JSON object with `fields`")
+    if unknown := found.keys() - {"fields", "time_field"}:
+        shown = min(map(str, unknown))[:_SHOWN_CHARACTERS]
+        raise Invalid(f"a mapping has an unknown part {shown!a}: `fields` and `time_field` are known")
+    kinds, time_field = found.get("fields", {}), found.get("time_field", "")
+    if not isinstance(kinds, dict) or not isinstance(time_field, str):
+        raise Invalid("in a mapping, `fields` has to be an object and `time_field` a string")
+    return Mapping(tuple(Field(path, _kind(path, kind)) for path, kind in kinds.items()), time_field).check()
+
+
+def _kind(path: str, kind: object) -> Kind:
+    try:
+        return Kind(kind)  # type: ignore[arg-type]
+    except ValueError:
+        raise Invalid(
+            f"field {path[:_SHOWN_CHARACTERS]!a} has an unknown kind: {', '.join(one.value for one in Kind)}"
+        ) from None

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from sarit.core.cuts import StreamCut
     from sarit.core.names import StreamName
+    from sarit.env.ports import Buffer
     from sarit.search.documents import Document, Place
     from sarit.search.mapping import Mapping as FieldMapping
     from sarit.search.query import Query
@@ -112,17 +113,17 @@ class ShardWriter(Protocol):
     def add(self, documents: Sequence[Indexed]) -> None:
         """Add documents.  Raises OSError."""
 
-    def commit(self, stored: frozenset[str]) -> tuple[Sequence[str], Mapping[str, bytes]]:
+    def commit(self, stored: frozenset[str]) -> tuple[Sequence[str], Mapping[str, Buffer]]:
         """Write everything added to files.
 
         Returns the names of all files that the shard consists of now, and the contents of those that are not among
-        `stored`, which are stored already.  Raises OSError."""
+        `stored`, which are stored already.  A name never comes again with other contents.  Raises OSError."""
 
     def merge(self) -> None:
         """Make the shard as small and as fast as it can be, before its last commit.  Raises OSError."""
 
     def close(self) -> None:
-        """Release the directory, which may be deleted then."""
+        """Release the directory, which may be deleted then.  Raises nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,13 +177,18 @@ class ShardReader(Protocol):
 
 
 class ShardEngine(Protocol):
-    """Makes shards and opens them: Tantivy's, or in memory for the simulation.  Calls block."""
+    """Makes shards and opens them: Tantivy's, or in memory for the simulation.  Calls block.
+
+    The directory of a shard that exists has exactly the files of one commit, as `ShardWriter.commit` named them."""
 
     def create(self, directory: Path, mapping: FieldMapping) -> ShardWriter:
-        """Create an empty shard in an empty directory.  Raises OSError."""
+        """Create an empty shard in a directory, which is made.  Raises OSError."""
 
     def resume(self, directory: Path, mapping: FieldMapping) -> ShardWriter:
         """Return a writer of the shard whose files are in a directory.  Raises Corrupt, OSError."""
 
     def open(self, directory: Path, mapping: FieldMapping) -> ShardReader:
         """Open the shard whose files are in a directory.  Raises Corrupt, OSError."""
+
+    def discard(self, directory: Path) -> None:
+        """Remove a directory with all its files; succeeds when there is none.  Raises OSError."""
