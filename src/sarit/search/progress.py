@@ -52,7 +52,7 @@ class IndexProgress:
 def texts_of(state: IndexState, shards: int) -> dict[str, str]:
     """Return the state of an index as texts; `shards`: how many there are."""
     texts = {
-        "events": str(state.events), "shards": str(shards), "bytes": str(state.bytes),
+        "events": str(state.events), "shards": str(shards), "bytes": str(state.stored_bytes),
         "committed-ms": str(state.committed_ms), "lost-bytes": str(state.lost_bytes), "partly": str(state.partly),
     }  # fmt: skip
     if state.cut is not None:

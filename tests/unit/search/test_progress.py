@@ -11,7 +11,7 @@ CUT = StreamCut(StreamName("shop", "orders"), {SegmentId(0, 0): 700})
 
 
 def test_progress_is_what_the_state_says():
-    state = IndexState("ab", CUT, events=10, partly=2, lost_bytes=3, bytes=400, commits=5, committed_ms=6)
+    state = IndexState("ab", CUT, events=10, partly=2, lost_bytes=3, stored_bytes=400, commits=5, committed_ms=6)
     assert IndexProgress.of(texts_of(state, 7)) == IndexProgress(10, 7, 400, 6, 3, 2, CUT)
     assert IndexProgress.of(texts_of(IndexState(), 0)) == IndexProgress()
 
