@@ -256,6 +256,32 @@ def test_histogram_and_facets_count_all_that_matches(engine, stored, tmp_path):
     assert answer.facets == {"user.id": (("a", 3),), "title": (), "no": ()}
 
 
+def test_only_events_of_the_spans_count(engine, stored, tmp_path):
+    writer = engine.create(tmp_path / "shard", MAPPING)
+    for segment in (0, 1 << 32, (1 << 40) + 7):
+        writer.add(
+            [Indexed(Place(segment, at), (segment + at) << 20, document("x", user=str(segment))) for at in range(10)]
+        )
+    stored.take(writer)
+    reader = stored.reader(engine)
+
+    def found(spans):
+        asked = ShardQuestion(Everything(), *EVER, "oldest", 100, 1, ("user.id",), spans=spans)
+        answer = reader.search(asked)
+        assert answer.total == len(answer.hits) == sum(count for _, count in answer.buckets)
+        assert {value: count for value, count in answer.facets["user.id"]} == {
+            str(segment): sum(hit.place.segment == segment for hit in answer.hits)
+            for segment in {hit.place.segment for hit in answer.hits}
+        }
+        return [(hit.place.segment, hit.place.offset) for hit in answer.hits]
+
+    assert found({}) == []
+    assert found({0: (3, 5)}) == [(0, 3), (0, 4)]
+    last = (1 << 40) + 7
+    assert found({0: (9, (1 << 63) - 1), last: (0, 2), 5: (0, 9)}) == [(0, 9), (last, 0), (last, 1)]
+    assert len(found(None)) == 30
+
+
 def test_histogram_of_too_many_buckets_is_refused(engine, stored, tmp_path, monkeypatch):
     monkeypatch.setattr("sarit.search.tantivy_shards.MAX_HISTOGRAM_BUCKETS", 5)
     monkeypatch.setattr(memory_shards, "MAX_HISTOGRAM_BUCKETS", 5)

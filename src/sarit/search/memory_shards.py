@@ -154,7 +154,9 @@ class MemoryReader:
         found = [
             one
             for one in self._documents
-            if question.low <= one.order_key < question.high and matches(question.query, one.document)
+            if question.low <= one.order_key < question.high
+            and _is_in(question.spans, one.place)
+            and matches(question.query, one.document)
         ]
         if question.sort == "score":
             found.sort(key=lambda one: (-_score(question.query, one.document), one.order_key))
@@ -189,6 +191,13 @@ class MemoryReader:
 
     def close(self) -> None:
         """Release the files."""
+
+
+def _is_in(spans: Mapping[int, tuple[int, int]] | None, place: Place) -> bool:
+    if spans is None:
+        return True
+    low, high = spans.get(place.segment, (0, 0))
+    return low <= place.offset < high
 
 
 def _bucket(one: Indexed, bucket_ms: int) -> int:

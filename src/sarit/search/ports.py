@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -141,8 +141,8 @@ class ShardQuestion:
 
     `low`, `high`: order keys, from `low` to before `high`.  `sort`: "newest", "oldest" or "score".  `limit`: of hits.
     `bucket_ms`: the width of the buckets of the histogram over time; 0: none is wanted.  `facets`: fields of keywords
-    whose values are counted, and `facet_limit` of the most frequent of each.  `spans`: of some segments the offsets at
-    which events begin that are answered and counted, from the first to before the second; of other segments all are."""
+    whose values are counted, and `facet_limit` of the most frequent of each.  `spans`: by the packed ids of segments:
+    only their events with low <= offset < high count, for hits and for all other parts of the answer; None: all do."""
 
     query: Query
     low: int
@@ -152,7 +152,7 @@ class ShardQuestion:
     bucket_ms: int = 0
     facets: tuple[str, ...] = ()
     facet_limit: int = 10
-    spans: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    spans: Mapping[int, tuple[int, int]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -314,15 +314,32 @@ class TantivyReader:
         self._index = self._searcher = None
 
     def _whole(self, question: ShardQuestion) -> TantivyQuery:
-        query = self._translate(question.query)
-        if question.low <= _LEAST and question.high > _MOST:
-            return query
-        low, high = max(question.low, _LEAST), min(question.high, _MOST)
-        within = TantivyQuery.range_query(
-            self._schema, _ORDER, FieldType.Integer, low, high, include_upper=question.high > _MOST
-        )
-        return TantivyQuery.boolean_query(
-            [(Occur.Must, query), (Occur.Must, TantivyQuery.const_score_query(within, 0.0))]
+        clauses = [(Occur.Must, self._translate(question.query))]
+        if question.low > _LEAST or question.high <= _MOST:
+            clauses.append((Occur.Must, _unscored(self._within(_ORDER, question.low, question.high))))
+        if question.spans is not None:
+            spans = [
+                (
+                    Occur.Should,
+                    TantivyQuery.boolean_query(
+                        [
+                            (Occur.Must, self._within(_SEGMENT, segment, segment + 1)),
+                            (Occur.Must, self._within(_OFFSET, low, high)),
+                        ]
+                    ),
+                )
+                for segment, (low, high) in question.spans.items()
+            ]
+            within = TantivyQuery.boolean_query(spans) if spans else TantivyQuery.empty_query()
+            clauses.append((Occur.Must, _unscored(within)))
+        return TantivyQuery.boolean_query(clauses) if len(clauses) > 1 else clauses[0][1]
+
+    def _within(self, name: str, low: int, high: int) -> TantivyQuery:
+        """Return a query for values of a fast field from `low` to before `high`."""
+        kind = FieldType.Integer if name == _ORDER else FieldType.Unsigned
+        least, most = (_LEAST, _MOST) if kind is FieldType.Integer else (0, (1 << 64) - 1)
+        return TantivyQuery.range_query(
+            self._schema, name, kind, max(low, least), min(high, most), include_upper=high > most
         )
 
     def _buckets(self, query: TantivyQuery, bucket_ms: int) -> tuple[tuple[int, int], ...]:
@@ -419,6 +436,10 @@ class TantivyReader:
         if len(terms) > MAX_PREFIX_TERMS:
             raise _too_many_terms(what)
         return TantivyQuery.term_set_query(self._schema, name, terms) if terms else TantivyQuery.empty_query()
+
+
+def _unscored(query: TantivyQuery) -> TantivyQuery:
+    return TantivyQuery.const_score_query(query, 0.0)
 
 
 def _too_many_terms(what: str) -> Invalid:
