@@ -1,0 +1,132 @@
+"""Guarantees of a stream's search index, and of the matches of its continuous queries.  Pure.
+
+A view of an index is what its files have at one commit: a cut, and the places of the events.  A match is an event of an
+output stream, which names a query and the place of the event that it matched.
+
+| kind | meaning |
+|---|---|
+| `index-back` | a later commit has a cut behind that of an earlier one |
+| `index-lost` | an event before the cut of a commit is not in the index |
+| `index-double` | an event is in the index twice |
+| `index-early` | an event behind the cut of a commit is in the index |
+| `index-foreign` | the index has a place at which no event begins |
+| `match-lost` | an event that a query matches, behind the cut from which it holds, is not in the output |
+| `match-double` | an event is in the output twice for one query |
+| `match-foreign` | the output has a match of an event that the query does not match, or that it does not hold for |
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+from checkers.log import Violation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+Position = tuple[int, int]
+Cut = dict[int, int]
+Ranges = Mapping[int, tuple[float, float]]
+
+_SHOWN: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class IndexView:
+    """An index at one commit.  `places`: of all its events, as its shards have them."""
+
+    cut: Cut
+    places: Sequence[Position]
+
+
+@dataclass(slots=True)
+class IndexHistory:
+    """Everything that was seen.
+
+    `events`: where the events of the stream begin.  `ranges`: of the key space, by segment.  `views`: in the order of
+    time."""
+
+    events: frozenset[Position] = frozenset()
+    ranges: Ranges = field(default_factory=dict)
+    views: list[IndexView] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class MatchHistory:
+    """Everything that one continuous query has done.
+
+    `wanted`: the events of the stream that it matches.  `holds_from`: the cut from which it holds.  `holds_to`: that up
+    to which the stream was searched, or up to which it held.  `found`: the places that its output names.  `ranges`: of
+    the key space, by segment."""
+
+    query: str
+    wanted: frozenset[Position]
+    holds_from: Cut
+    holds_to: Cut
+    found: Sequence[Position]
+    ranges: Ranges
+
+
+def check_index(history: IndexHistory) -> list[Violation]:
+    """Everything that is wrong; empty when nothing is."""
+    return [*_order(history.views), *(found for view in history.views for found in _view(history, view))]
+
+
+def check_matches(history: MatchHistory) -> list[Violation]:
+    """Everything that is wrong with the matches of one query; empty when nothing is."""
+    found = Counter(history.found)
+    due = {
+        place
+        for place in history.wanted
+        if not _is_before(place, history.holds_from, history.ranges)
+        and _is_before(place, history.holds_to, history.ranges)
+    }
+    return [
+        Violation(kind, f"query {history.query}: {len(places)} events, as {sorted(places)[:_SHOWN]}")
+        for kind, places in (
+            ("match-double", [place for place, times in found.items() if times > 1]),
+            ("match-lost", due - found.keys()),
+            ("match-foreign", found.keys() - due),
+        )
+        if places
+    ]
+
+
+def _order(views: Sequence[IndexView]) -> Iterator[Violation]:
+    for earlier, later in pairwise(views):
+        back = [segment for segment, offset in later.cut.items() if offset < earlier.cut.get(segment, 0)]
+        if back:
+            yield Violation("index-back", f"{later.cut} comes after {earlier.cut}: segments {back[:_SHOWN]}")
+
+
+def _view(history: IndexHistory, view: IndexView) -> Iterator[Violation]:
+    events, found = history.events, Counter(view.places)
+    before = {place for place in events if _is_before(place, view.cut, history.ranges)}
+    for kind, places in (
+        ("index-double", [place for place, times in found.items() if times > 1]),
+        ("index-foreign", found.keys() - events),
+        ("index-lost", before - found.keys()),
+        ("index-early", (found.keys() & events) - before),
+    ):
+        if places:
+            yield Violation(kind, f"at cut {view.cut}: {len(places)} events, as {sorted(places)[:_SHOWN]}")
+
+
+def _is_before(place: Position, cut: Mapping[int, int], ranges: Ranges) -> bool:
+    """Return whether an event is before a cut.
+
+    A segment that a cut does not name was read to its end if the segments of the cut that own a part of its range are
+    of later epochs; else it comes after them.  A packed segment id has the epoch in its high half."""
+    segment, offset = place
+    if segment in cut:
+        return offset < cut[segment]
+    low, high = ranges[segment]
+    sharing = [named for named in cut if ranges[named][0] < high and low < ranges[named][1]]
+    return bool(sharing) and all(named >> 32 > segment >> 32 for named in sharing)
+
+
+__all__ = ["IndexHistory", "IndexView", "MatchHistory", "check_index", "check_matches"]
