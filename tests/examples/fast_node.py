@@ -21,12 +21,15 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def fast_node(directory: Path, times_faster: float, catalogs: Path | None = None) -> Iterator[str]:
-    """The address of its controller.  `catalogs`: a file of Iceberg catalogs, for jobs that commit to them."""
+def fast_node(
+    directory: Path, times_faster: float, catalogs: Path | None = None, *, jobs: bool = False
+) -> Iterator[str]:
+    """The address of its controller.  `catalogs`: a file of Iceberg catalogs, for jobs that commit to them; `jobs`: run
+    those of other kinds."""
     thread = LoopThread("node")
     times = Times(scaling=ScalingTimes().shrunk(times_faster), watermarks=WatermarkTimes(interval=10 / times_faster))
     config = NodeConfig(
-        str(directory), controller_port=0, store_port=0, times=times, jobs=catalogs is not None,
+        str(directory), controller_port=0, store_port=0, times=times, jobs=jobs or catalogs is not None,
         catalogs=None if catalogs is None else str(catalogs),
     ).validated()  # fmt: skip
 

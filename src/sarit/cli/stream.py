@@ -18,13 +18,24 @@ from sarit.cli.iceberg_options import (
 )
 from sarit.cli.names import SCOPE, SEGMENT, STREAM
 from sarit.cli.options import Commands, confirm, controller_option, count_of, format_option, show, show_rows, yes_option
+from sarit.cli.search_options import (
+    SearchChange,
+    change_index,
+    index_lag_bytes,
+    index_lines,
+    new_index_settings,
+    not_searchable_option,
+    search_options,
+)
 from sarit.cli.stream_jobs import jobs
 from sarit.client.streams.iceberg import ICEBERG_JOB, table_of
+from sarit.client.streams.search_index import index_of
 from sarit.core import cuts
 from sarit.core.errors import Invalid
 from sarit.core.names import is_user_name
 from sarit.core.policies import RetentionPolicy, RetentionType, ScaleType, ScalingPolicy
 from sarit.core.properties import check_change
+from sarit.search.settings import SEARCH_JOB, SEARCH_KIND
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -120,6 +131,7 @@ def retention_of(seconds: int | None, size: int | None, at_most: int | None) -> 
 @click.option("--tag", "tags", multiple=True, help="A tag; may be given several times.")
 @property_option
 @iceberg_options
+@search_options
 @click.option("--create-scope", is_flag=True, help="Create the scope, too, if it is missing.")
 @controller_option
 @format_option
@@ -134,6 +146,7 @@ def create(
     tags: tuple[str, ...],
     properties: dict[str, str | None],
     iceberg: IcebergChange,
+    search: SearchChange,
     create_scope: bool,
     controller: str,
     output: str,
@@ -142,6 +155,7 @@ def create(
     scaling = scaling_of(events_per_second, kilobytes_per_second, segments) or ScalingPolicy(min_segments=segments)
     retention = retention_of(keep_seconds, keep_bytes, keep_at_most) or RetentionPolicy()
     settings = new_settings(iceberg).encode() if iceberg else b""
+    index = new_index_settings(search).encode() if search else b""
     with sarit.connect(controller) as client:
         if create_scope:
             client.create_scope(name.scope)
@@ -153,6 +167,11 @@ def create(
                 client.stream(name).create_job(ICEBERG_JOB, settings)
             except Invalid as error:
                 raise Invalid(f"stream {name} was created, but is no table: {error}") from None
+        if created and index:
+            try:
+                client.stream(name).create_job(SEARCH_KIND, index, SEARCH_JOB)
+            except Invalid as error:
+                raise Invalid(f"stream {name} was created, but has no index: {error}") from None
     show(
         output,
         {"stream": str(name), "created": created},
@@ -197,6 +216,8 @@ def info(name: StreamName, controller: str, output: str) -> None:
 @property_option
 @iceberg_options
 @no_iceberg_option
+@search_options
+@not_searchable_option
 @controller_option
 @format_option
 def update(
@@ -213,6 +234,7 @@ def update(
     no_tags: bool,
     properties: dict[str, str | None],
     iceberg: IcebergChange,
+    search: SearchChange,
     controller: str,
     output: str,
 ) -> None:
@@ -229,7 +251,7 @@ def update(
         scaling = ScalingPolicy(min_segments=least) if fixed else None
         scaling = scaling or scaling_of(events_per_second, kilobytes_per_second, least)
         others = segments is not None or scaling is not None or retention is not None or tags or no_tags
-        if not others and not properties and not iceberg:
+        if not others and not properties and not iceberg and not search:
             raise click.UsageError("name at least one setting to change (see sarit stream update --help)")
         if properties:
             client.stream(name).set_properties(properties)
@@ -239,6 +261,8 @@ def update(
             )
         if iceberg:
             change_table(client, name, iceberg)
+        if search:
+            change_index(client, name, search)
         _show_stream(client, name, output)
 
 
@@ -348,7 +372,8 @@ stream.add_command(jobs)
 def _show_stream(client: Client, name: StreamName, output: str) -> None:
     found = client.stream_info(name)
     stored, handle = _stored_bytes(client, found), client.stream(name)
-    properties, created, table = handle.properties(), handle.creation_id(), table_of(handle.jobs())
+    properties, created, background = handle.properties(), handle.creation_id(), handle.jobs()
+    table, index = table_of(background), index_of(background)
     shown: dict[str, object] = {"properties": properties, "creation_id": None if created is None else created.hex()}
     shown["mirror"] = link = handle.link() or None
     text = ", ".join(f"{each}={value}" for each, value in properties.items()) or "-"
@@ -360,6 +385,11 @@ def _show_stream(client: Client, name: StreamName, output: str) -> None:
         lag = lag_bytes(client, name, table)
         shown["iceberg"] = table.document(lag)
         lines += [f"{label:<10}{value}" for label, value in table_lines(table, lag)]
+    shown["search"] = None
+    if index is not None:
+        lag = index_lag_bytes(client, name, index)
+        shown["search"] = index.document(lag)
+        lines += [f"{label:<10}{value}" for label, value in index_lines(index, lag)]
     show(output, _as_json(found, stored) | shown, "\n".join(lines))
 
 
