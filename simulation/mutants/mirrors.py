@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from sarit.core.errors import Conflict
-from sarit.core.names import staging_segment
 from sarit.mirror.moments import Moments
+from sarit.mirror.open_mirrors import OpenMirrors
 from sarit.mirror.round_steps import RoundSteps
 from sarit.mirror.staging import Staging
 from sarit.mirror.target import LocalTarget
@@ -50,11 +50,11 @@ def staged_bytes_merged_at_the_end() -> Iterator[None]:
     """What was staged is merged wherever the segment ends, and from where it was staged."""
     right = Staging.merge
 
-    async def wrong(self: Any, segment: str, base: int, after: int) -> None:
+    async def wrong(self: Any, place: Any, after: int) -> None:
         try:
-            await self._segments.merge(segment, [staging_segment(segment, base)])
+            await self._segments.merge(place.segment, [place.name])
         except Conflict:
-            await right(self, segment, base, after)
+            await right(self, place, after)
 
     with patched(Staging, right, wrong):
         yield
@@ -86,6 +86,21 @@ def decided_round_dropped_by_a_promotion() -> Iterator[None]:
         await right(self, name)
 
     with patched(LocalTarget, right, wrong):
+        yield
+
+
+@mutant(_MOMENT, found_by="tests/unit/mirror/test_two_controllers.py")
+@contextmanager
+def staged_bytes_deleted_before_the_drop_is_stored() -> Iterator[None]:
+    """What is staged is dropped by deleting it, though another controller may be about to decide a round with it."""
+    right = OpenMirrors.store
+
+    async def wrong(self: Any, mirror: Any, *, record: Any = None, row: Any = None, more: Any = ()) -> Any:
+        if record is None and row is not None and row == replace(mirror.row, drops=row.drops):
+            return mirror
+        return await right(self, mirror, record=record, row=row, more=more)
+
+    with patched(OpenMirrors, right, wrong):
         yield
 
 

@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from sarit.controller import keys
+from sarit.controller.model import codec
 from sarit.controller.model.effects import DeleteSegment
 from sarit.core.errors import Forbidden, NotFound
 from sarit.core.names import SegmentId, staging_segment
@@ -28,7 +29,13 @@ async def release_mirror(catalog: Catalog, runner: EffectRunner, name: StreamNam
                 f"stream {name} is the mirror of link {record.link}, which would make it again: delete the link, or "
                 f"promote its mirrors by `sarit link promote {record.link}`"
             )
-    segments = [name.segment(SegmentId.unpack(s.segment)) for s in record.current.segments]
-    infos = await runner.segments.infos(segments)
-    staged = [staging_segment(s, info.length) for s, info in zip(segments, infos, strict=True) if info is not None]
+    (row,) = await catalog.get(name.scope, [keys.mirror_key(name.stream)])
+    drops = {} if row is None else codec.drops_of_mirror(row.value)
+    segments = {s.segment: name.segment(SegmentId.unpack(s.segment)) for s in record.current.segments}
+    infos = await runner.segments.infos(list(segments.values()))
+    staged = [
+        staging_segment(segment, info.length, drops.get(s, 0))
+        for (s, segment), info in zip(segments.items(), infos, strict=True)
+        if info is not None
+    ]
     await runner.run([DeleteSegment(segment) for segment in staged])

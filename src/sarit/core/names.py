@@ -126,9 +126,11 @@ def transient_segment(parent: str, writer: bytes, nonce: bytes) -> str:
     return f"{parent}{TRANSIENT_DELIMITER}{writer.hex()}.{nonce.hex()}"
 
 
-def staging_segment(parent: str, offset: int) -> str:
-    """Return the segment of bytes that a link stages for the mirror `parent`, which ends at `offset`."""
-    return transaction_segment(parent, _STAGING << 64 | offset)
+def staging_segment(parent: str, offset: int, drops: int = 0) -> str:
+    """Return the segment of bytes that a link stages for the mirror `parent`, which ends at `offset`.
+
+    `drops`: how often what was staged for it was dropped, so that a late deletion never meets what is staged again."""
+    return transaction_segment(parent, _STAGING + drops << 64 | offset)
 
 
 def is_transient(name: str) -> bool:

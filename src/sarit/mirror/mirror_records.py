@@ -11,7 +11,7 @@ import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from sarit.controller.model.codec import decode_chunk, encode_chunk, pack_cut, take_cut
+from sarit.controller.model.codec import MIRROR_ROW_WITH_DROPS, decode_chunk, encode_chunk, pack_cut, take_cut
 from sarit.core.errors import Corrupt, Invalid
 from sarit.core.policies import RetentionPolicy, RetentionType
 from sarit.core.versioned_objects import Cursor, pack_int, pack_long, pack_text
@@ -42,7 +42,8 @@ class MirrorRecord:
     to be carried out, whatever happens.  `promoting`: the promotion that is to be carried out.  `lost`: the bytes that
     the source dropped before they were copied.  `fenced`: this stream is read-only because its mirror was promoted as
     that lineage; empty: it is not.  `head`: where the mirror begins, as long as it has not all epochs of that cut yet;
-    until then the segments before it stand in for those that are to come, without any bytes."""
+    until then the segments before it stand in for those that are to come, without any bytes.  `drops`: how often what
+    was staged for a segment was dropped, of those with any: the staged bytes have another name after each."""
 
     link: LinkIdentity = NO_LINK
     path: tuple[str, ...] = ()
@@ -54,6 +55,7 @@ class MirrorRecord:
     lost: int = 0
     fenced: bytes = b""
     head: Cut = field(default_factory=dict)
+    drops: Cut = field(default_factory=dict)
 
 
 def encode_mirror(record: MirrorRecord) -> bytes:
@@ -61,7 +63,7 @@ def encode_mirror(record: MirrorRecord) -> bytes:
     decided, promoting = record.decided, record.promoting
     return b"".join(
         (
-            _VERSION,
+            MIRROR_ROW_WITH_DROPS + pack_cut(record.drops) if record.drops else _VERSION,
             _pack_bytes(record.link.link_id),
             pack_text(record.link.name),
             pack_text(record.link.installation),
@@ -80,13 +82,13 @@ def encode_mirror(record: MirrorRecord) -> bytes:
 
 def decode_mirror(name: StreamName, data: bytes) -> MirrorRecord:
     """Decode what is known of the stream `name`.  Raises Corrupt."""
-    if data[:1] != _VERSION:
+    if data[:1] not in (_VERSION, MIRROR_ROW_WITH_DROPS):
         found = data[:1].hex() or "none"
-        raise Corrupt(f"the mirror's record of {name} is of version {found}; this release of Sarit reads version 01")
+        raise Corrupt(f"the mirror's record of {name} is of version {found}; this release of Sarit reads 01 and 02")
     cursor = Cursor(data)
-    cursor.take(1)
     try:
-        record = _record(name, cursor)
+        drops = take_cut(cursor) if cursor.take(1) == MIRROR_ROW_WITH_DROPS else {}
+        record = _record(name, cursor, drops)
     except (Invalid, ValueError, struct.error, IndexError, Corrupt) as error:
         raise Corrupt(f"the mirror's record of {name} cannot be read: {error}") from error
     if not cursor.at_end:
@@ -99,7 +101,7 @@ def read_mirror(name: StreamName, value: TableValue | None) -> MirrorRecord | No
     return None if value is None else decode_mirror(name, value.value)
 
 
-def _record(name: StreamName, c: Cursor) -> MirrorRecord:
+def _record(name: StreamName, c: Cursor, drops: Cut) -> MirrorRecord:
     link = LinkIdentity(_take_bytes(c), c.text(), c.text())
     path, lineages = tuple(_take_all(c, c.text)), tuple(_take_all(c, lambda: _take_lineage(c)))
     version = c.compact_long()
@@ -118,6 +120,7 @@ def _record(name: StreamName, c: Cursor) -> MirrorRecord:
         c.compact_long(),
         _take_bytes(c),
         take_cut(c),
+        drops,
     )
 
 

@@ -12,9 +12,11 @@ from sarit.controller.model.epochs import known_segments
 from sarit.controller.ports import TableUpdate
 from sarit.core.errors import NotFound
 from sarit.core.limits import NOT_EXISTS
+from sarit.core.names import SegmentId
 from sarit.mirror.limits import MAX_MIRRORS_SEEN
 from sarit.mirror.mirror_checks import before_head
 from sarit.mirror.mirror_records import MirrorRecord, decode_mirror, encode_mirror
+from sarit.mirror.staging import Place
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,6 +44,10 @@ class Mirror(NamedTuple):
     def starts(self) -> Cut:
         """Where segments begin, if that is not 0."""
         return self.row.head or streams.head(self.record)
+
+    def place(self, segment: int, base: int) -> Place:
+        """Return where bytes are staged for a segment that ends at `base`."""
+        return Place(self.name.segment(SegmentId.unpack(segment)), base, self.row.drops.get(segment, 0))
 
     def copied(self, segments: Sequence[SegmentRange], known: dict[int, SegmentRange]) -> list[int]:
         """Return those of `segments` that have bytes at the source: not those that stand in for later ones."""

@@ -18,7 +18,6 @@ source's offsets, and the lengths are read after the seal.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -72,10 +71,13 @@ class Promotion:
             mark = await self.promote(link, streams.mark_of(name))
             if mark.status is MirrorStatus.BUSY:
                 return replace(mark, name=name)
+        reason = ""
         for _ in range(PROMOTION_ATTEMPTS):
-            with suppress(Conflict):  # another controller changed the stream: read again
+            try:
                 return await self._promote(link, name)
-        return MirrorState(name, MirrorStatus.BUSY, reason=f"stream {name} is changed by too many others at once")
+            except Conflict as error:  # another controller changed the stream: read again
+                reason = str(error)
+        return MirrorState(name, MirrorStatus.BUSY, reason=f"stream {name} is not promoted yet: {reason}")
 
     async def _promote(self, link: LinkIdentity, name: StreamName) -> MirrorState:
         await self._streams.complete_pending(name)

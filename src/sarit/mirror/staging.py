@@ -2,12 +2,17 @@
 
 The name of such a segment is derived from the offset at which the mirror ended, so that a copier that is started again
 finds it, and what a late copier stages for an earlier offset is never merged at a later one.
+
+The name has the number of earlier drops, too, which the mirror's row holds.  Whoever drops what is staged raises that
+number first, on the condition that the row is unchanged, and only then deletes.  So a round that is being decided
+meanwhile, by another controller, is not decided; and a deletion that comes late, after bytes were staged again and
+their round was decided, is of another name.  What is staged of a decided round is never deleted before it is merged.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from sarit.controller.runner import gather_all
 from sarit.core.errors import Conflict, Exists, NotFound, SaritError, Sealed, Unavailable
@@ -21,7 +26,20 @@ if TYPE_CHECKING:
 
 
 class StagingMissing(Exception):
-    """Bytes of a decided round are not staged any more."""
+    """Bytes of a round are not staged any more."""
+
+
+class Place(NamedTuple):
+    """Where bytes are staged for a segment that ends at `base`, after a number of drops."""
+
+    segment: str
+    base: int
+    drops: int = 0
+
+    @property
+    def name(self) -> str:
+        """The segment that has the staged bytes."""
+        return staging_segment(*self)
 
 
 class Staging:
@@ -33,13 +51,18 @@ class Staging:
     def __repr__(self) -> str:
         return "<Staging>"
 
-    async def lengths(self, bases: Mapping[str, int]) -> dict[str, int]:
-        """Return how many bytes are staged for segments that end at these offsets, of those with any."""
-        found = await self._segments.infos([staging_segment(s, at) for s, at in bases.items()])
-        return {s: one.length for s, one in zip(bases, found, strict=True) if one is not None and one.length}
+    async def lengths(self, places: Sequence[Place]) -> dict[str, int]:
+        """Return how many bytes are staged, by segment, of those with any."""
+        found = await self._segments.infos([one.name for one in places])
+        return {at.segment: one.length for at, one in zip(places, found, strict=True) if one is not None and one.length}
 
-    async def append(self, writes: Sequence[tuple[str, int, int, bytes]]) -> list[int | SaritError]:
-        """Stage bytes, each (segment, its end, offset, bytes).  Returns for each where the staged bytes end now.
+    async def present(self, places: Sequence[Place]) -> list[Place]:
+        """Return the places where something is staged, or could be."""
+        found = await self._segments.infos([one.name for one in places]) if places else []
+        return [at for at, one in zip(places, found, strict=True) if one is not None]
+
+    async def append(self, writes: Sequence[tuple[Place, int, bytes]]) -> list[int | SaritError]:
+        """Stage bytes, each (place, offset, bytes).  Returns for each where the staged bytes end now.
 
         Bytes that are staged already are not staged again: they are the same.  Conflict: the offset is not the end."""
         writes = list(writes)
@@ -48,13 +71,16 @@ class Staging:
             left = [at for at, outcome in enumerate(outcomes) if outcome is None]
             if not left:
                 break
-            names = [staging_segment(writes[at][0], writes[at][1]) for at in left]
-            found = await self._segments.append_at_many(
-                [(name, writes[at][2] - writes[at][1], writes[at][3]) for name, at in zip(names, left, strict=True)]
-            )
+            names = [writes[at][0].name for at in left]
+            appends = [
+                (name, offset - place.base, data)
+                for name, (place, offset, data) in zip(names, map(writes.__getitem__, left), strict=True)
+            ]
+            found = await self._segments.append_at_many(appends)
             missing: dict[str, None] = {}
             for name, at, one in zip(names, left, found, strict=True):
-                _, end, offset, data = writes[at]
+                place, offset, data = writes[at]
+                end = place.base
                 if isinstance(one, int):
                     outcomes[at] = end + one
                 elif isinstance(one, NotFound) and offset >= end:
@@ -62,7 +88,7 @@ class Staging:
                 elif isinstance(one, Conflict) and isinstance(one.actual, int):
                     staged = end + one.actual
                     if offset < staged < offset + len(data):  # stage the rest of them
-                        writes[at] = (writes[at][0], end, staged, data[staged - offset :])
+                        writes[at] = (place, staged, data[staged - offset :])
                     else:
                         outcomes[at] = _after_conflict(staged, offset, data)
                 elif isinstance(one, Sealed):
@@ -79,45 +105,48 @@ class Staging:
         with suppress(Exists):
             await self._segments.create_at(staged, 0, mirror=True)
 
-    async def seal(self, needed: Mapping[tuple[str, int], int]) -> bool:
-        """Seal what is staged, if it has these lengths exactly.  Returns whether it has.  What is longer is dropped.
+    async def seal(self, needed: Mapping[Place, int]) -> bool:
+        """Seal what is staged, if it has these lengths exactly.  Returns whether it has.
 
-        `needed`: by segment and its end.  Sealed, nothing is appended to it any more by a late copier."""
-        names = {staging_segment(*key): length for key, length in needed.items()}
-        if not await self._have(names):
+        Sealed, nothing is appended to it any more by a late copier."""
+        if not await self._have(needed):
             return False
         try:
-            await gather_all([self._segments.seal(name) for name in names])
+            await gather_all([self._segments.seal(one.name) for one in needed])
         except NotFound:
             return False
-        return await self._have(names)
+        return await self._have(needed)
 
-    async def _have(self, names: Mapping[str, int]) -> bool:
-        found = await self._segments.infos(list(names))
-        for (name, length), one in zip(names.items(), found, strict=True):
-            # A sealed one that is too short would never grow: it is of a round that was not decided.
-            if one is not None and (one.length > length or (one.sealed and one.length < length)):
-                await self.drop_named([name])
-        return all(one is not None and one.length == names[name] for name, one in zip(names, found, strict=True))
+    async def _have(self, needed: Mapping[Place, int]) -> bool:
+        found = await self._segments.infos([one.name for one in needed])
+        return all(one is not None and one.length == n for n, one in zip(needed.values(), found, strict=True))
 
-    async def drop(self, bases: Mapping[str, int]) -> None:
-        """Delete what is staged for segments that end at these offsets."""
-        await self.drop_named([staging_segment(s, at) for s, at in bases.items()])
+    async def useless(self, needed: Mapping[Place, int]) -> list[Place]:
+        """Return where what is staged will never have these lengths: it is longer, or sealed and shorter.
 
-    async def drop_named(self, names: Sequence[str]) -> None:
-        """Delete staged segments by name."""
+        Sealed, it is of a round that was not decided."""
+        found = await self._segments.infos([one.name for one in needed])
+        return [
+            at
+            for (at, length), one in zip(needed.items(), found, strict=True)
+            if one is not None and (one.length > length or (one.sealed and one.length < length))
+        ]
 
-        async def one(name: str) -> None:
+    async def delete(self, places: Sequence[Place]) -> None:
+        """Delete what is staged.  No round needs it: it is merged, or the drop is stored."""
+
+        async def one(place: Place) -> None:
             with suppress(NotFound):
-                await self._segments.delete(name)
+                await self._segments.delete(place.name)
 
-        await gather_all([one(name) for name in names])
+        await gather_all([one(place) for place in places])
 
-    async def merge(self, segment: str, base: int, after: int) -> None:
-        """Make a segment end at `after` by what was staged when it ended at `base`; it may be done already.
+    async def merge(self, place: Place, after: int) -> None:
+        """Make a segment end at `after` by what is staged at a place; it may be done already.
 
         A late copier may have appended some of the bytes: then what is missing is staged again, and merged.  A missing
         segment was truncated away.  Raises StagingMissing."""
+        segment, base, _ = place
         for _ in range(MAX_STAGING_ATTEMPTS):
             (info,) = await self._segments.infos([segment])
             if info is None or info.length >= after:
@@ -125,22 +154,24 @@ class Staging:
             at = info.length
             try:
                 if at != base:
-                    await self._stage_rest(segment, base, at, after)
-                await self._segments.merge_at(segment, staging_segment(segment, at), at)
-            except Conflict:
-                continue
-            except (NotFound, Sealed):
+                    await self._stage_rest(place, at, after)
+                await self._segments.merge_at(segment, place._replace(base=at).name, at)
+            except (Conflict, NotFound, Sealed):
+                # Look at the segment last: if what was staged is merged meanwhile, the segment has it.
+                staged = await self.present([place])
                 (info,) = await self._segments.infos([segment])
-                if info is not None and info.length < after:
+                if not staged and info is not None and info.length < after:
                     raise StagingMissing(segment) from None
+                continue
             if at != base:
-                await self.drop({segment: base})
+                await self.delete([place])
         else:
             raise Unavailable(f"segment {segment} is appended to by others; try again")
 
-    async def _stage_rest(self, segment: str, base: int, at: int, after: int) -> None:
-        """Stage what lies behind `at`, out of what is staged behind `base`.  Raises NotFound, Conflict."""
-        source, name = staging_segment(segment, base), staging_segment(segment, at)
+    async def _stage_rest(self, place: Place, at: int, after: int) -> None:
+        """Stage what lies behind `at`, out of what is staged at a place before it.  Raises NotFound, Conflict."""
+        rest = place._replace(base=at)
+        (source, base), name = (place.name, place.base), rest.name
         await self._create(name)
         (info,) = await self._segments.infos([name])
         done = 0 if info is None else info.length
@@ -153,8 +184,10 @@ class Staging:
             if not isinstance(end, int):
                 raise end
             done = end
-        if not await self.seal({(segment, at): after - at}):
-            raise Conflict(f"what is staged for {segment} was changed by others")
+        if not await self.seal({rest: after - at}):
+            # What others staged there is of no decided round: this one is decided, or its merge is the only one.
+            await self.delete(await self.useless({rest: after - at}))
+            raise Conflict(f"what is staged for {place.segment} was changed by others")
 
 
 def _after_conflict(staged: int, offset: int, data: bytes) -> int | Conflict:
@@ -164,4 +197,4 @@ def _after_conflict(staged: int, offset: int, data: bytes) -> int | Conflict:
     return Conflict(f"what is staged ends at {staged}", expected=offset, actual=staged)
 
 
-__all__ = ["Staging", "StagingMissing"]
+__all__ = ["Place", "Staging", "StagingMissing"]

@@ -11,6 +11,7 @@ append names the offset at which the segment has to end, and the segments of a p
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
@@ -37,7 +38,7 @@ from sarit.mirror.open_mirrors import Mirror, OpenMirrors
 from sarit.mirror.promotion import Promotion
 from sarit.mirror.restarts import Restarts
 from sarit.mirror.round_steps import RoundSteps
-from sarit.mirror.staging import Staging
+from sarit.mirror.staging import Staging, StagingMissing
 from sarit.mirror.values import MirrorState, MirrorStatus, Position, Site, Written
 from sarit.security.quotas import QuotaExceeded
 
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
 
 S = TypeVar("S")
 T = TypeVar("T")
+_log = logging.getLogger("sarit.mirror")
 Outcome: TypeAlias = Mirror | MirrorState
 
 
@@ -173,12 +175,9 @@ class LocalTarget:
         """Return the states of mirrors, those that are known already as they are."""
         mirrors = [one for one in outcomes if isinstance(one, Mirror)]
         lengths = await self._lengths_of(mirrors)
-        bases = {
-            mirror.name.segment(SegmentId.unpack(s)): at
-            for mirror, found in zip(mirrors, lengths, strict=True)
-            for s, at in (found or {}).items()
-        }
-        staged = await self._staging.lengths(bases)
+        pairs = zip(mirrors, lengths, strict=True)
+        places = [mirror.place(s, at) for mirror, found in pairs for s, at in (found or {}).items()]
+        staged = await self._staging.lengths(places)
         found = iter(lengths)
         return [one if isinstance(one, MirrorState) else _state(one, next(found), staged) for one in outcomes]
 
@@ -216,14 +215,15 @@ class LocalTarget:
                 outcomes[at] = _written(found)
         if staged:
             stagings = [
-                (_name(writes[at]), ends[_name(writes[at])], writes[at].offset, writes[at].data) for at in staged
+                (open_mirrors[one.name].place(one.segment, ends[_name(one)]), one.offset, one.data)
+                for one in map(writes.__getitem__, staged)
             ]
-            for at, one, found in zip(staged, stagings, await self._staging.append(stagings), strict=True):
+            for at, (place, _, _), found in zip(staged, stagings, await self._staging.append(stagings), strict=True):
                 outcomes[at] = _written(found)
                 if isinstance(found, Sealed):
                     # A round with it was to be decided: begin again.  Only if it was not, the bytes are of no use.
                     await self._drop_undecided(link, writes[at].name, [writes[at].segment])
-                    outcomes[at] = Written(one[1], refused=True)
+                    outcomes[at] = Written(place.base, refused=True)
         return [outcome or Written(-1, refused=True) for outcome in outcomes]
 
     async def _ends(self, mirrors: Mapping[StreamName, Mirror], writes: Iterable[Write]) -> dict[str, int]:
@@ -278,16 +278,16 @@ class LocalTarget:
     async def _decide(self, mirror: Mirror, one: Round) -> Mirror:
         """Decide a round, if its bytes are all staged, and carry it out."""
         bases = {s: one.before.get(s, mirror.starts.get(s, 0)) for s in one.after}
-        needed = {s: one.after[s] - base for s, base in bases.items() if one.after[s] > base}
-        names = {s: mirror.name.segment(SegmentId.unpack(s)) for s in needed}
-        if needed and not await self._staging.seal({(names[s], bases[s]): length for s, length in needed.items()}):
-            return mirror
+        grown = {s: mirror.place(s, base) for s, base in bases.items() if one.after[s] > base}
+        needed = {place: one.after[s] - place.base for s, place in grown.items()}
+        if needed and not await self._staging.seal(needed):
+            useless = set(await self._staging.useless(needed))
+            return await self._steps.drop(mirror, [s for s, place in grown.items() if place in useless])
         if not (needed or one.epochs or one.ends):
             return mirror
         if len(needed) == 1 and not one.epochs and not one.ends:
             # One merge is all or nothing by itself.
-            ((segment, _),) = needed.items()
-            await self._steps.merge_one(mirror, segment, bases[segment], one.after[segment])
+            await self._steps.merge_one(*needed)
             return mirror
         row = replace(mirror.row, decided=replace(one, head={}))
         # Enter the round before it is decided: after a crash, the sweeper finds it by this entry, and carries it out.
@@ -307,20 +307,14 @@ class LocalTarget:
         await _in_parts(list(wanted), lambda name: self._drop_undecided(link, name, wanted[name]))
 
     async def _drop_undecided(self, link: LinkIdentity, name: StreamName, segments: Iterable[int]) -> None:
-        # Under the lock: a call of a connection that was cut may be about to decide a round with it.
-        async with self._streams.locks.hold(name):
-            (mirror,) = await self._mirrors.read(name.scope, [name])
-            if mirror is not None and refusal(link, mirror) is None and mirror.row.decided is None:
-                await self._drop(mirror, segments)
-
-    async def _drop(self, mirror: Mirror, segments: Iterable[int]) -> None:
-        names = {s: mirror.name.segment(SegmentId.unpack(s)) for s in segments if s >= 0}
-        infos = await self._segments.infos(list(names.values())) if names else []
-        bases = {
-            name: mirror.starts.get(s, 0) if info is None else info.length
-            for (s, name), info in zip(names.items(), infos, strict=True)
-        }
-        await self._staging.drop(bases)
+        for _ in range(MIRROR_TRIES):
+            # Under the lock: a call of a connection that was cut may be about to decide a round with it.
+            async with self._streams.locks.hold(name):
+                (mirror,) = await self._mirrors.read(name.scope, [name])
+                with suppress(Conflict):  # another controller changed the stream
+                    if mirror is not None and refusal(link, mirror) is None and mirror.row.decided is None:
+                        await self._steps.drop(mirror, segments)
+                    return
 
     async def finish_round(self, name: StreamName) -> None:
         """Carry out the round that is decided for a mirror.  Raises Unavailable."""
@@ -335,16 +329,17 @@ class LocalTarget:
     async def resolve(self, name: StreamName) -> None:
         """Finish the round that is decided for a mirror, and delete what is staged of one that is not.
 
-        Raises Conflict, Unavailable."""
+        Raises Conflict (with the reason, if the mirror stays as it is), Unavailable."""
 
         async def work(mirror: Mirror | None) -> Outcome | None:
             if mirror is None:
                 return MirrorState(name, MirrorStatus.READY)
             mirror = await self._steps.carry_out(mirror)
-            await self._drop(mirror, {s.segment for epoch in mirror.record.epochs[-2:] for s in epoch.segments})
-            return mirror
+            segments = {s.segment for epoch in mirror.record.epochs[-2:] for s in epoch.segments}
+            return await self._steps.drop(mirror, sorted(segments))
 
-        await self._locked(name, work)
+        if isinstance(found := await self._locked(name, work), MirrorState) and found.status is MirrorStatus.BUSY:
+            raise Conflict(found.reason)
 
     # -- promotion --------------------------------------------------------------------------------
 
@@ -356,7 +351,10 @@ class LocalTarget:
         (known,) = await self._mirrors.read(scope, [facts.name])
         if known is not None and (no := refusal(link, known)) is not None:
             return no
-        await self.resolve(facts.name)
+        try:
+            await self.resolve(facts.name)
+        except Conflict as error:
+            return MirrorState(facts.name, MirrorStatus.BUSY, reason=str(error))
         lost = await self._restarts.clear(link, facts)
         if isinstance(lost, MirrorState):
             return lost
@@ -393,7 +391,10 @@ class LocalTarget:
                 if mirror is not None and mirror.record.pending and mirror.record.state is not State.DELETING:
                     continue
                 with suppress(Conflict):
-                    outcome = await work(mirror)
+                    try:
+                        outcome = await work(mirror)
+                    except StagingMissing as error:
+                        return _incomplete(name, error)
                     if outcome is not None and not (isinstance(outcome, Mirror) and outcome.record.pending):
                         return outcome
         return MirrorState(name, MirrorStatus.BUSY, reason=f"stream {name} is changed by too many others at once")
@@ -451,6 +452,16 @@ def _state(mirror: Mirror, lengths: Cut | None, staged: Mapping[str, int]) -> Mi
         version=row.version,
         head=mirror.starts,
     )
+
+
+def _incomplete(name: StreamName, error: StagingMissing) -> MirrorState:
+    """Return that the store lost a part of a decided round, so that the mirror is between two moments of its source."""
+    reason = (
+        f"the store has lost bytes of {error} that were to be merged into the mirror {name}: delete the link here and "
+        f"the mirror, and create the link again, which makes it again"
+    )
+    _log.error("%s", reason)
+    return MirrorState(name, MirrorStatus.BUSY, reason=reason)
 
 
 async def _in_parts(items: Sequence[S], work: Callable[[S], Awaitable[T]]) -> list[T]:

@@ -88,6 +88,10 @@ def test_mirror_is_deleted_with_what_is_staged_once_its_link_is_gone():
         edge.data[0] += b"b" * 5
         await target.write(LINK, "s", edge.writes(edge.round({0: 9})))
         assert staging_segment(named(STREAM, 0), 9) in world.segments.segments
+        await target.drop(LINK, "s", [(STREAM, 0)])
+        assert list(world.segments.segments) == [named(STREAM, 0)]
+        await target.write(LINK, "s", edge.writes(edge.round({0: 9})))
+        assert staging_segment(named(STREAM, 0), 9, 1) in world.segments.segments
         await controller.catalog.tables.create(keys.LINKS_TABLE)
         await controller.catalog.tables.update(keys.LINKS_TABLE, [TableUpdate(keys.link_key("up"), b"x", NO_VERSION)])
         with pytest.raises(Forbidden, match="delete the link"):

@@ -304,6 +304,23 @@ def test_a_decided_round_is_carried_out_though_its_link_stays_away(monkeypatch: 
     run(check())
 
 
+def test_a_decided_round_whose_bytes_the_store_lost_stays_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One segment has its part, perhaps: to give the round up could leave half a transaction for ever."""
+
+    async def check() -> None:
+        core = await decided_round(monkeypatch)
+        await core.world.segments.delete(staging_segment(segment(1), 0))
+        (state,) = await core.target.promote(UP, "s", [STREAM])
+        assert state.status is MirrorStatus.BUSY
+        assert f"lost bytes of {segment(1)}" in state.reason
+        assert "delete the link here and the mirror" in state.reason
+        with pytest.raises(Unavailable, match="lost bytes"):
+            await core.target.finish_round(STREAM)
+        assert await copied(core) == [b"one", b""]
+
+    run(check())
+
+
 def test_a_push_does_not_turn_a_former_source_into_a_mirror() -> None:
     async def check() -> None:
         edge, core = await two_sides()

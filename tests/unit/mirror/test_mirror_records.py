@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sarit.controller.model.codec import drops_of_mirror
 from sarit.controller.model.epochs import first_epoch
 from sarit.core.errors import Corrupt
 from sarit.core.names import StreamName
@@ -38,6 +40,7 @@ records = st.builds(
     offsets,
     ids,
     cuts,
+    cuts,
 )
 
 
@@ -51,7 +54,7 @@ def test_record_of_a_mirror_comes_back_as_it_was(record):
 @given(records, st.data())
 def test_damage_is_reported(record, data):
     stored = encode_mirror(record)
-    for bad in (b"", b"\x02" + stored[1:], stored + b"\0", stored[: data.draw(st.integers(0, len(stored) - 1))]):
+    for bad in (b"", b"\x03" + stored[1:], stored + b"\0", stored[: data.draw(st.integers(0, len(stored) - 1))]):
         with pytest.raises(Corrupt):
             decode_mirror(NAME, bad)
 
@@ -75,3 +78,8 @@ def test_record_of_a_mirror_has_the_bytes_of_its_page():
     )
     assert encode_mirror(record).hex() == data.hex()
     assert decode_mirror(NAME, data) == record
+    assert drops_of_mirror(data) == {}
+    dropped = bytes.fromhex("02 01 0000000000000000 0000000000000003") + data[1:]
+    assert decode_mirror(NAME, dropped) == replace(record, drops={0: 3})
+    assert encode_mirror(replace(record, drops={0: 3})) == dropped
+    assert drops_of_mirror(dropped) == {0: 3}

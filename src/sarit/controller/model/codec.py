@@ -50,6 +50,8 @@ VERSION: Final = 2
 _VERSION: Final = bytes((VERSION,))
 # The version of the record of a stream that is a mirror: releases before it refuse the record, and leave it alone.
 _MIRROR_VERSION: Final = b"\x03"
+# The version of a mirror's row that begins with a cut: how often what was staged for its segments was dropped.
+MIRROR_ROW_WITH_DROPS: Final = b"\x02"
 _CONFIG: Final = struct.Struct(">BiiiBqqqq")
 _GROUP: Final = struct.Struct(">Bqqqiiq?")
 _TABLE: Final = struct.Struct(">Bqiiiqq")
@@ -423,6 +425,12 @@ def take_cut(c: Cursor) -> Cut:
     count = c.compact_int()
     numbers = struct.unpack(f">{2 * count}q", c.take(16 * count))
     return dict(sorted(zip(numbers[::2], numbers[1::2], strict=True)))
+
+
+def drops_of_mirror(row: bytes) -> Cut:
+    """Return how often what was staged for each segment was dropped, of those with any, by a mirror's row."""
+    c = Cursor(row)
+    return take_cut(c) if c.take(1) == MIRROR_ROW_WITH_DROPS else {}
 
 
 Cuts = tuple[tuple[StreamName, tuple[tuple[int, int], ...]], ...]
