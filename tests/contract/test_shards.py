@@ -376,3 +376,31 @@ def test_many_fields(engine, stored, tmp_path):
     reader = shard(engine, stored, tmp_path, documents, mapping)
     assert offsets(reader, Equals('a.b "7"', "v207")) == [207]
     assert offsets(reader, Exists('a.b "7"')) == [7, 207]
+
+
+def test_only_events_of_the_spans_are_answered_and_counted(engine, stored, tmp_path):
+    here = [
+        Indexed(Place(segment, offset), (at << 20), document("word", user=f"u{segment}"))
+        for at, (segment, offset) in enumerate([(1, 0), (1, 8), (1, 16), (2, 0), (2, 8), (3 << 32, 0)])
+    ]
+    writer = engine.create(tmp_path / "shard", MAPPING)
+    writer.add(here)
+    stored.take(writer)
+    writer.close()
+    reader = engine.open(stored.there(), MAPPING)
+    end = (1 << 63) - 1
+    for spans, left in [
+        (None, [0, 1, 2, 3, 4, 5]),
+        ({}, []),
+        ({1: (8, 16)}, [1]),
+        ({1: (8, end), 3 << 32: (0, end)}, [1, 2, 5]),
+        ({1: (16, 16), 2: (0, 8), 7: (0, end)}, [3]),
+    ]:
+        for sort in ("newest", "oldest", "score"):
+            question = ShardQuestion(Term(ALL_TEXT, "word"), *EVER, sort, 100, 1, ("user.id",), 10, spans)
+            answer = reader.search(question)
+            assert {hit.place for hit in answer.hits} == {here[at].place for at in left}
+            assert answer.total == len(left) == len(answer.hits)
+            assert answer.buckets == tuple((at, 1) for at in left)
+            counted = {value: count for value, count in (answer.facets or {}).get("user.id", ())}
+            assert sum(counted.values()) == len(left)

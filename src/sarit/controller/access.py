@@ -368,7 +368,8 @@ NEEDS: Final[Mapping[str, Need]] = {
     # Counts and the values of fields are what events say: they need the same right.
     "search": _of_stream(_read),
     "searchInfo": _of_stream(_read),
-    "searchShards": Need(_update, _root),
+    # Controllers make this call of each other, with the log-in of whose search it is.
+    "searchShards": _of_stream(_read),
     # A continuous query copies events from one stream to another: its maker needs the rights of both.
     "putContinuous": Need(_update, _output, streams=_source),
     "listContinuous": _of_stream(_read),

@@ -41,3 +41,19 @@ FACET_CANDIDATES: Final = 10_000  # values of a part of a shard that are counted
 
 # -- what people see of hits ------------------------------------------------------------------------
 MAX_HIGHLIGHTS: Final = 200  # places of one text that are marked
+
+# -- searches --------------------------------------------------------------------------------------
+MAX_SEARCH_HITS: Final = 1_000  # of one page
+MAX_FACETS: Final = 10  # of one search
+MAX_FACET_VALUES: Final = 1_000  # of one facet
+# A shard gives so many times the values of a facet that are asked for: the most frequent of one are not those of all.
+FACET_FACTOR: Final = 4
+MAX_TIED_HITS: Final = 10_000  # with the same order key, on pages one after the other
+MAX_PAGE_BYTES: Final = 2 * MIB  # of the token of a page, which has a cut of the stream
+MAX_SEARCH_MS: Final = 1 << 42  # the latest time of events, in the year 2109, and the widest bucket
+MAX_SEARCH_CACHE_BYTES: Final = 8192 * MIB  # of the parts of indexes that a process keeps on its disk
+MAX_SEARCH_CACHE_FILES: Final = 20_000  # of the same
+MIN_SEARCH_FREE_BYTES: Final = 1024 * MIB  # which a search leaves free on the disk
+MAX_SEARCH_DOWNLOADS: Final = 8  # files of indexes that come at once
+SEARCH_PIECE_BYTES: Final = 1 * MIB  # of such a file, read at once
+SEARCH_THREADS: Final = 4  # of a process, on which searches run

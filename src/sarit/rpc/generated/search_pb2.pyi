@@ -100,12 +100,12 @@ class SearchResponse(_message.Message):
     def __init__(self, hits: _Optional[_Iterable[_Union[SearchHit, _Mapping]]] = ..., total: _Optional[int] = ..., buckets: _Optional[_Iterable[_Union[SearchBucket, _Mapping]]] = ..., facets: _Optional[_Iterable[_Union[SearchFacet, _Mapping]]] = ..., cut: _Optional[_Union[SearchCut, _Mapping]] = ..., committedMs: _Optional[int] = ..., page: _Optional[bytes] = ..., shards: _Optional[int] = ...) -> None: ...
 
 class SearchShardsRequest(_message.Message):
-    __slots__ = ("scope", "stream", "commits", "shards", "spans", "query", "low", "high", "sort", "limit", "bucketMs", "facets", "facetLimit")
+    __slots__ = ("scope", "stream", "commits", "shards", "until", "query", "low", "high", "sort", "limit", "bucketMs", "facets", "facetLimit")
     SCOPE_FIELD_NUMBER: _ClassVar[int]
     STREAM_FIELD_NUMBER: _ClassVar[int]
     COMMITS_FIELD_NUMBER: _ClassVar[int]
     SHARDS_FIELD_NUMBER: _ClassVar[int]
-    SPANS_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_FIELD_NUMBER: _ClassVar[int]
     QUERY_FIELD_NUMBER: _ClassVar[int]
     LOW_FIELD_NUMBER: _ClassVar[int]
     HIGH_FIELD_NUMBER: _ClassVar[int]
@@ -118,7 +118,7 @@ class SearchShardsRequest(_message.Message):
     stream: str
     commits: int
     shards: _containers.RepeatedScalarFieldContainer[str]
-    spans: _containers.RepeatedCompositeFieldContainer[SearchSpans]
+    until: SearchCut
     query: bytes
     low: int
     high: int
@@ -127,19 +127,9 @@ class SearchShardsRequest(_message.Message):
     bucketMs: int
     facets: _containers.RepeatedScalarFieldContainer[str]
     facetLimit: int
-    def __init__(self, scope: _Optional[str] = ..., stream: _Optional[str] = ..., commits: _Optional[int] = ..., shards: _Optional[_Iterable[str]] = ..., spans: _Optional[_Iterable[_Union[SearchSpans, _Mapping]]] = ..., query: _Optional[bytes] = ..., low: _Optional[int] = ..., high: _Optional[int] = ..., sort: _Optional[str] = ..., limit: _Optional[int] = ..., bucketMs: _Optional[int] = ..., facets: _Optional[_Iterable[str]] = ..., facetLimit: _Optional[int] = ...) -> None: ...
+    def __init__(self, scope: _Optional[str] = ..., stream: _Optional[str] = ..., commits: _Optional[int] = ..., shards: _Optional[_Iterable[str]] = ..., until: _Optional[_Union[SearchCut, _Mapping]] = ..., query: _Optional[bytes] = ..., low: _Optional[int] = ..., high: _Optional[int] = ..., sort: _Optional[str] = ..., limit: _Optional[int] = ..., bucketMs: _Optional[int] = ..., facets: _Optional[_Iterable[str]] = ..., facetLimit: _Optional[int] = ...) -> None: ...
 
-class SearchSpans(_message.Message):
-    __slots__ = ("segments", "low", "high")
-    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
-    LOW_FIELD_NUMBER: _ClassVar[int]
-    HIGH_FIELD_NUMBER: _ClassVar[int]
-    segments: _containers.RepeatedScalarFieldContainer[int]
-    low: _containers.RepeatedScalarFieldContainer[int]
-    high: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, segments: _Optional[_Iterable[int]] = ..., low: _Optional[_Iterable[int]] = ..., high: _Optional[_Iterable[int]] = ...) -> None: ...
-
-class SearchShardAnswer(_message.Message):
+class SearchShardsResponse(_message.Message):
     __slots__ = ("hits", "total", "buckets", "facets")
     HITS_FIELD_NUMBER: _ClassVar[int]
     TOTAL_FIELD_NUMBER: _ClassVar[int]
@@ -150,12 +140,6 @@ class SearchShardAnswer(_message.Message):
     buckets: _containers.RepeatedCompositeFieldContainer[SearchBucket]
     facets: _containers.RepeatedCompositeFieldContainer[SearchFacet]
     def __init__(self, hits: _Optional[_Iterable[_Union[SearchHit, _Mapping]]] = ..., total: _Optional[int] = ..., buckets: _Optional[_Iterable[_Union[SearchBucket, _Mapping]]] = ..., facets: _Optional[_Iterable[_Union[SearchFacet, _Mapping]]] = ...) -> None: ...
-
-class SearchShardsResponse(_message.Message):
-    __slots__ = ("answers",)
-    ANSWERS_FIELD_NUMBER: _ClassVar[int]
-    answers: _containers.RepeatedCompositeFieldContainer[SearchShardAnswer]
-    def __init__(self, answers: _Optional[_Iterable[_Union[SearchShardAnswer, _Mapping]]] = ...) -> None: ...
 
 class SearchInfoRequest(_message.Message):
     __slots__ = ("scope", "stream")
