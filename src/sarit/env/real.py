@@ -21,7 +21,7 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sarit.core.extras import require
@@ -136,11 +136,16 @@ class RealWorker:
         self.submit(call, done)
         return future
 
-    async def close(self) -> None:
-        """Finish what was submitted and end the thread; closing twice is harmless."""
+    def close(self) -> Coroutine[Any, Any, None]:
+        """Finish what was submitted and end the thread; closing twice is harmless.
+
+        The thread ends also when the result is never awaited, as by a task that is cancelled before it begins."""
         if not self._closed:
             self._closed = True
             self._jobs.put(None)
+        return self._wait_for_end()
+
+    async def _wait_for_end(self) -> None:
         # `_deliver` sets `_ended` as the last result, when every callback has run.
         await self._ended.wait()
         if not self._lost:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import threading
 from typing import Any
@@ -10,7 +11,9 @@ from typing import Any
 import pytest
 
 from sarit.env import real
+from sarit.env.background import Background
 from sarit.env.real import RealThreads, real_env
+from tests.limits import HANG_SECONDS
 
 
 async def _worker_runs_in_order() -> None:
@@ -46,6 +49,20 @@ async def _worker_runs_in_order() -> None:
 
 def test_a_worker_runs_calls_in_order_and_survives_bugs() -> None:
     asyncio.run(_worker_runs_in_order())
+
+
+def test_a_thread_ends_though_the_task_that_waits_for_it_is_cancelled_before_it_begins() -> None:
+    async def close() -> threading.Thread:
+        worker = RealThreads().worker("test")
+        await worker.run(int)
+        background = Background.critical(logging.getLogger(), "a test")
+        background.spawn(worker.close())
+        await background.close()
+        return worker._thread
+
+    thread = asyncio.run(close())
+    thread.join(HANG_SECONDS)
+    assert not thread.is_alive()
 
 
 def test_thread_that_does_not_begin_fails_its_jobs_and_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
