@@ -17,6 +17,7 @@ from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
 from tests.costs import Costs, WorkerCosts
+from tests.left_threads import LeftThreads
 from tests.limits import USUAL_EXAMPLES, examples
 
 settings.register_profile("share", max_examples=examples(USUAL_EXAMPLES))
@@ -191,6 +192,7 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 def pytest_configure(config) -> None:
+    config.pluginmanager.register(LeftThreads())
     if hasattr(config, "workerinput"):
         config.pluginmanager.register(WorkerCosts(config))
     elif config.getoption("dist", "no") != "no":

@@ -28,6 +28,17 @@ def node(tmp_path_factory):
         yield running.controller, client
 
 
+@pytest.fixture(autouse=True)
+def loaders_are_closed(monkeypatch):
+    """Loaders whose batches nobody has read to the end have a connection and a thread."""
+    begun: list[StreamLoader] = []
+    shard = StreamLoader.shard
+    monkeypatch.setattr(StreamLoader, "shard", lambda self, *which: begun.append(self) or shard(self, *which))
+    yield
+    for loader in begun:
+        loader.close()
+
+
 def write(client, stream: str, first: int, count: int) -> list[bytes]:
     events = [f"{number:06d} {'x' * (number % 90)}".encode() for number in range(first, first + count)]
     with client.writer(stream) as writer:
