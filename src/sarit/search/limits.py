@@ -18,6 +18,8 @@ MAX_DOCUMENT_TOKENS: Final = 20_000  # of all texts of one event
 MAX_TOKEN_CHARACTERS: Final = 128  # a longer word is cut there, in events and in queries
 MAX_KEYWORD_CHARACTERS: Final = 256  # a longer value of a keyword is cut there, in events and in queries
 
+MAX_VISITED_VALUES: Final = 20_000  # of an event, with its objects and arrays, that are visited, and so searched
+
 # -- queries ---------------------------------------------------------------------------------------
 MAX_QUERY_CHARACTERS: Final = 4 * KIB
 MAX_QUERY_PARTS: Final = 256  # terms, phrases and ranges of one query

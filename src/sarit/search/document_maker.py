@@ -1,0 +1,238 @@
+"""Events made into documents: what is inside of an event, visited value by value, within bounds.  Pure.
+
+    event ─▶ payload (of an envelope) ─▶ JSON, or what a decoder makes of it ─▶ its values ─▶ tokens, values of fields
+                                     └▶ no document: one text
+
+Nothing that an event contains raises an error: what cannot be searched is left out, counted, and named in the
+document's `problem`.  An event costs at most MAX_DOCUMENT_BYTES, MAX_VISITED_VALUES and MAX_DOCUMENT_TOKENS.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+from sarit.core.bounded_json import parse_json
+from sarit.core.envelope import Envelope
+from sarit.core.errors import Corrupt, Invalid
+from sarit.search.analyzer import tokens
+from sarit.search.documents import Document
+from sarit.search.field_values import keyword, number, time_of
+from sarit.search.limits import MAX_DOCUMENT_BYTES, MAX_DOCUMENT_TOKENS, MAX_VISITED_VALUES
+from sarit.search.mapping import Kind, Mapping
+from sarit.search.query import ALL_TEXT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import TypeAlias
+
+    # Makes a document of a payload, by the schema that its header names.  Raises Invalid.
+    Decode: TypeAlias = Callable[[bytes], Any]
+
+TOO_LONG: Final = "it is longer than what is searched of an event"
+NOT_TEXT: Final = "it is not UTF-8"
+DAMAGED_ENVELOPE: Final = "its envelope is damaged, or of a newer version"
+NOT_DECODED: Final = "its schema is not known, or it is not of it"
+TOO_MANY_VALUES: Final = "it has more values or words than are searched of an event"
+OTHER_KIND: Final = "a field has a value that is not of its kind"
+
+_JSON_BEGINS: Final = (b"{", b"[")
+
+
+class _Node:
+    """A name of a path: the names below it, and the field that ends here."""
+
+    __slots__ = ("below", "kind", "path")
+
+    def __init__(self) -> None:
+        self.below: dict[str, _Node] = {}
+        self.path = ""
+        self.kind: Kind | None = None
+
+    def __repr__(self) -> str:
+        return f"<_Node {self.path or '-'}, {len(self.below)} below>"
+
+    def step(self, name: str) -> _Node | None:
+        """Return the node that a name leads to: `a.b` is the way of `a`, and then of `b`."""
+        found: _Node | None = self.below.get(name)
+        if found is None and "." in name:
+            found = self
+            for part in name.split("."):
+                found = found.below.get(part)
+                if found is None:
+                    break
+        return found
+
+
+class DocumentMaker:
+    """Makes documents of the events of a stream.  `problems`: how many had each problem."""
+
+    def __init__(self, mapping: Mapping, decode: Decode | None = None) -> None:
+        """`decode`: makes documents of payloads; None: those that are JSON are documents."""
+        self.problems: Counter[str] = Counter()
+        self._time_field = mapping.time_field
+        self._decode = decode
+        self._root = _Node()
+        for field in mapping.fields:
+            node = self._root
+            for name in field.path.split("."):
+                node = node.below.setdefault(name, _Node())
+            node.path, node.kind = field.path, field.kind
+
+    def __repr__(self) -> str:
+        return f"<DocumentMaker, {self.problems.total()} events with problems>"
+
+    def document(self, event: bytes) -> Document:
+        """Return the document of an event, with the time of its field or else of its envelope."""
+        payload, envelope_ms, problem = opened(event)
+        value, why = self._value(payload)
+        made = Document({})
+        made.problem = problem or why
+        if isinstance(value, str):
+            made.texts = {ALL_TEXT: [tokens(value)]}
+            if len(made.texts[ALL_TEXT][0]) == MAX_DOCUMENT_TOKENS:
+                made.problem = made.problem or TOO_MANY_VALUES
+        else:
+            self._fill(made, value)
+        times = made.times.get(self._time_field)
+        made.time_ms = times[0] if times else envelope_ms
+        if made.problem:
+            self.problems[made.problem] += 1
+        return made
+
+    def _value(self, payload: bytes) -> tuple[Any, str]:
+        """Return the value of a payload, which is a text if it is no document, and what is wrong with it."""
+        if len(payload) > MAX_DOCUMENT_BYTES:
+            return payload[:MAX_DOCUMENT_BYTES].decode(errors="replace"), TOO_LONG
+        if self._decode is not None:
+            try:
+                return self._decode(payload), ""
+            except Invalid:
+                return payload.decode(errors="replace"), NOT_DECODED
+        return parsed(payload)
+
+    def _fill(self, made: Document, root: Any) -> None:
+        """Add the values of a document."""
+        all_text: list[list[str]] = []
+        texts: dict[str, list[list[str]]] = {ALL_TEXT: all_text}
+        left = MAX_DOCUMENT_TOKENS
+        # The paths of a document are as deep as it is, so they are walked with a stack of our own.
+        for value, node in _leaves(root, self._root):
+            if value is None:
+                made.problem = made.problem or TOO_MANY_VALUES
+                break
+            kind = None if node is None else node.kind
+            if isinstance(value, bool):
+                words = None
+            else:
+                words = tokens(value if isinstance(value, str) else str(value), left + 1)
+                if len(words) > left:
+                    words = words[:left]
+                    made.problem = made.problem or TOO_MANY_VALUES
+                left -= len(words)
+                all_text.append(words)
+            if kind is None or node is None:
+                continue
+            if kind is Kind.TEXT:
+                texts.setdefault(node.path, []).append(tokens(_text(value)) if words is None else words)
+            elif not _add(made, node.path, kind, value):
+                made.problem = made.problem or OTHER_KIND
+        made.texts = texts
+
+
+def opened(event: bytes) -> tuple[bytes, int | None, str]:
+    """Return the payload of an event, the time of its envelope in milliseconds, and what is wrong with that."""
+    if not Envelope.is_envelope(event):
+        return event, None, ""
+    try:
+        envelope = Envelope.parse(event)
+    except (Invalid, Corrupt):
+        return event, None, DAMAGED_ENVELOPE
+    return envelope.payload, None if envelope.event_time is None else envelope.event_time // 1000, ""
+
+
+def parsed(payload: bytes) -> tuple[Any, str]:
+    """Return the document in JSON that a payload is, or else its text, and what is wrong with that."""
+    try:
+        text = payload.decode()
+    except UnicodeDecodeError:
+        return payload.decode(errors="replace"), NOT_TEXT
+    if payload.lstrip()[:1] in _JSON_BEGINS:
+        try:
+            return parse_json(text), ""
+        except ValueError:
+            return text, ""
+    return text, ""
+
+
+def _leaves(root: Any, paths: _Node | None) -> Iterator[tuple[Any, _Node | None]]:
+    """Yield the values of a document in their order, with the node of the path of each; None: no field is below it.
+
+    After MAX_VISITED_VALUES objects, arrays and values comes None as a value, and no more."""
+    left = MAX_VISITED_VALUES
+    stack: list[Iterator[tuple[Any, _Node | None]]] = [iter(((root, paths),))]
+    while stack:
+        for value, node in stack[-1]:
+            left -= 1
+            if left < 0:
+                yield None, None
+                return
+            if isinstance(value, dict):
+                stack.append(_members(value, node))
+                break
+            if isinstance(value, list | tuple):
+                stack.append(_items(value, node))
+                break
+            if isinstance(value, str | int | float):
+                yield value, node
+        else:
+            stack.pop()
+
+
+def _items(value: Sequence[Any], node: _Node | None) -> Iterator[tuple[Any, _Node | None]]:
+    return ((each, node) for each in value)
+
+
+def _members(value: dict[str, Any], node: _Node | None) -> Iterator[tuple[Any, _Node | None]]:
+    if node is None or not node.below:
+        return ((each, None) for each in value.values())
+    return ((each, node.step(name)) for name, each in value.items())
+
+
+def _add(made: Document, path: str, kind: Kind, value: str | int | float) -> bool:
+    """Add the value of a field.  Returns whether it is of the field's kind."""
+    if kind is Kind.KEYWORD:
+        _append(made.keywords, path, keyword(_text(value)))
+    elif kind is Kind.BOOLEAN:
+        if not isinstance(value, bool):
+            return False
+        _append(made.booleans, path, value)
+    elif isinstance(value, bool):
+        return False
+    elif kind is Kind.NUMBER:
+        if isinstance(value, str) or (found := number(value)) is None:
+            return False
+        _append(made.numbers, path, found)
+    else:
+        time = time_of(value)
+        if time is None:
+            return False
+        _append(made.times, path, time)
+    return True
+
+
+def _append(values: Any, path: str, value: Any) -> None:
+    if path in values:
+        values[path].append(value)
+    else:
+        values[path] = [value]
+
+
+def _text(value: str | int | float) -> str:
+    """Return a value as the text that JSON has for it."""
+    if isinstance(value, str):
+        return value
+    return ("true" if value else "false") if isinstance(value, bool) else str(value)
+
+
+__all__ = ["DocumentMaker", "opened", "parsed"]
