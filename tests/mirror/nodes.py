@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from sarit.controller.model.epochs import Epoch
     from sarit.core.links import LinkInfo
     from sarit.core.names import StreamName
-    from sarit.mirror.sides import MirrorSource
+    from sarit.mirror.ports import MirrorSource
     from sarit.mirror.values import StreamFacts
 
 _PIECE_BYTES: Final = 64 * 1024

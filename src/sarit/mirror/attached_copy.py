@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from sarit.core.links import LinkSettings
     from sarit.core.names import StreamName
     from sarit.mirror.attachments import PartitionState, TableFacts, TableState
-    from sarit.mirror.sides import AttachedSource, AttachedTarget, MirrorSource, MirrorTarget
+    from sarit.mirror.ports import AttachedSource, AttachedTarget, MirrorSource, MirrorTarget
     from sarit.mirror.values import LinkIdentity
 
 Rows = list[tuple[bytes, bytes | None]]

@@ -1,6 +1,6 @@
 """The calls of MirrorService: what a link's other side asks of this installation.
 
-They are carried out by the two ports (`sides.py`) of this installation, for callers whose permission
+They are carried out by the two ports (`ports.py`) of this installation, for callers whose permission
 `controller/access.py` has checked.
 """
 
@@ -29,7 +29,7 @@ from sarit.rpc.generated import mirror_pb2 as pb
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
-    from sarit.mirror.sides import MirrorSource, MirrorTarget
+    from sarit.mirror.ports import MirrorSource, MirrorTarget
     from sarit.mirror.values import LinkIdentity, MirrorState
 
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from sarit.env.ports import Env
     from sarit.mirror.hold_bounds import HoldBound
     from sarit.mirror.housekeeping import AttachedCopier
-    from sarit.mirror.sides import MirrorSource, MirrorTarget
+    from sarit.mirror.ports import MirrorSource, MirrorTarget
     from sarit.mirror.tracks import Track
     from sarit.mirror.values import Site
 

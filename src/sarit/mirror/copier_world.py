@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sarit.env.ports import Clock
     from sarit.mirror.gate import Gate
     from sarit.mirror.hold_bounds import HoldBound
-    from sarit.mirror.sides import MirrorSource, MirrorTarget
+    from sarit.mirror.ports import MirrorSource, MirrorTarget
     from sarit.mirror.tracks import Tracks
     from sarit.mirror.values import LinkIdentity
 

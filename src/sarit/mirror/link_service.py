@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from sarit.controller.streams import Streams
     from sarit.env.ports import Env
     from sarit.mirror.link_table import LinkTable
-    from sarit.mirror.sides import MirrorTarget
+    from sarit.mirror.ports import MirrorTarget
 
 _log = logging.getLogger("sarit.mirror")
 

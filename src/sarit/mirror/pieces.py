@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from sarit.mirror.copier_world import CopierWorld
     from sarit.mirror.order import Turn
+    from sarit.mirror.ports import MirrorSource
     from sarit.mirror.rounds import Copy
-    from sarit.mirror.sides import MirrorSource
 
 
 async def read_whole(source: MirrorSource, scope: str, ranges: Sequence[Range]) -> list[bytes]:

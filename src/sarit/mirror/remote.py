@@ -1,4 +1,4 @@
-"""The peer of a link as its source or its target: the ports of `sides.py` over MirrorService.
+"""The peer of a link as its source or its target: the ports of `ports.py` over MirrorService.
 
 A reply may have less than was asked for, if it would be too long: the rest is asked for again.  Requests are cut below
 what the server takes.

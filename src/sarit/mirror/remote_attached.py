@@ -1,4 +1,4 @@
-"""The `attached` ports of `sides.py`, of what goes with streams, over MirrorService."""
+"""The `attached` ports of `ports.py`, of what goes with streams, over MirrorService."""
 
 from __future__ import annotations
 

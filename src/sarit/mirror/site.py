@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sarit.core.links import Link
     from sarit.env.ports import Env
     from sarit.mirror.peer import Peer
-    from sarit.mirror.sides import MirrorSource, MirrorTarget
+    from sarit.mirror.ports import MirrorSource, MirrorTarget
 
 
 class MirrorSite:

@@ -46,14 +46,14 @@ if TYPE_CHECKING:
     from sarit.env.ports import Env
     from sarit.mirror.moments import SourceStream
     from sarit.mirror.offers import Moment
-    from sarit.mirror.sides import AttachedSource
+    from sarit.mirror.ports import AttachedSource
     from sarit.mirror.values import LinkIdentity, Position, Range
 
 _NO_MIRROR: Final = MirrorRecord()
 
 
 class LocalSource:
-    """The streams of this installation, as `sides.MirrorSource`."""
+    """The streams of this installation, as `ports.MirrorSource`."""
 
     def __init__(
         self, catalog: Catalog, streams: Streams, segments: Segments, env: Env, installation: str,

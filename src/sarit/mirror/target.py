@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from sarit.core.names import StreamName
     from sarit.env.ports import Env
     from sarit.mirror.link_table import LinkTable
-    from sarit.mirror.sides import AttachedTarget
+    from sarit.mirror.ports import AttachedTarget
     from sarit.mirror.values import LinkIdentity, Round, StreamFacts, Write
 
 S = TypeVar("S")
@@ -63,7 +63,7 @@ Outcome: TypeAlias = Mirror | MirrorState
 
 
 class LocalTarget:
-    """The mirrors of this installation, as `sides.MirrorTarget`."""
+    """The mirrors of this installation, as `ports.MirrorTarget`."""
 
     def __init__(
         self, catalog: Catalog, streams: Streams, scopes: Scopes, segments: Segments, env: Env, installation: str,

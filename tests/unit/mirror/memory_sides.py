@@ -226,7 +226,13 @@ class MemorySource:
 
     async def offers(self, scope: str, positions: Sequence[Position], limit: int) -> list[Offer | None]:
         found = [(p, self.streams_by_name.get(p.name)) for p in positions]
-        return [None if one is None else one.offer(p, limit, self._most_epochs) for p, one in found]
+        return [None if one is None else self._offer(p, one, limit) for p, one in found]
+
+    def _offer(self, position: Position, stream: SourceStream, limit: int) -> Offer:
+        try:
+            return stream.offer(position, limit, self._most_epochs)
+        except Conflict:
+            return Offer(position.name, {}, frozenset(), {}, (), False, stream.version, 0, 0)
 
     async def read(self, scope: str, ranges: Sequence[Range]) -> list[bytes]:
         found: list[bytes] = []
@@ -309,7 +315,8 @@ class TargetStream:
         name = self.facts.name
         if self.lineage is not None:
             return MirrorState(name, MirrorStatus.PROMOTED, reason="it was promoted", lineage=self.lineage)
-        staged = {s: len(one) for s, one in self.staged.items() if one}
+        # Of segments to come the target does not tell: what is staged of them is found when it is staged again.
+        staged = {s: len(one) for s, one in self.staged.items() if one and s in self.position.lengths}
         return MirrorState(
             name, MirrorStatus.READY, self.position, staged, version=self.facts.version, head=dict(self.head)
         )
@@ -378,9 +385,10 @@ class MemoryTarget:
         end = mirror.end(one.segment)
         if one.staged:
             staged = mirror.staged.setdefault(one.segment, bytearray())
-            if end + len(staged) != one.offset:
-                return Written(end + len(staged), refused=True)
-            staged += one.data
+            at = end + len(staged)
+            if not end <= one.offset <= at:
+                return Written(at, refused=True)
+            staged += one.data[at - one.offset :]  # what is there already is the same
             return Written(one.offset + len(one.data))
         if end != one.offset or one.segment not in mirror.data or one.segment in mirror.sealed:
             return Written(end, refused=True)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from sarit.core.links import Link
     from sarit.env.ports import Env
     from sarit.mirror.hold_bounds import HoldBound
-    from sarit.mirror.sides import MirrorSource, MirrorTarget
+    from sarit.mirror.ports import MirrorSource, MirrorTarget
     from sarit.mirror.site import MirrorSite
     from sarit.process.job_kinds import JobConfig, JobWorld
 

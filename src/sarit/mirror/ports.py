@@ -117,7 +117,7 @@ class MirrorSource(Protocol):
     async def offers(self, scope: str, positions: Sequence[Position], limit: int) -> list[Offer | None]:
         """Return what is behind positions, in order; None: there is no such stream.
 
-        `limit`: offer about so many bytes of a stream at most, unless transactions need more.  Raises Conflict if a
+        `limit`: offer about so many bytes of a stream at most, unless transactions need more.  Without lengths: the
         position is no position of the stream."""
 
     async def read(self, scope: str, ranges: Sequence[Range]) -> list[bytes]:
