@@ -332,6 +332,21 @@ nor call the client.
                 attributes={"name": ("StreamName", "`scope/name`.")},
                 hidden={"open": "`client.structures.set` calls it"},
             ),
+            Facade(
+                "sarit.client.structures.shared_list",
+                "SharedList",
+                attributes={"name": ("StreamName", "`scope/name`.")},
+                hidden={"open": "`client.structures.list` calls it"},
+            ),
+            Facade(
+                "sarit.client.structures.shared_queue",
+                "SharedQueue",
+                attributes={
+                    "name": ("StreamName", "`scope/name`."),
+                    "lease_seconds": ("float", "How long an item belongs to its taker, unless it is renewed."),
+                },
+                hidden={"open": "`client.structures.queue` calls it"},
+            ),
         ],
     ),
     Module(

@@ -31,7 +31,14 @@ if TYPE_CHECKING:
     from sarit.client.blocking.handles import BatchReader, Stream, TimeWindows
     from sarit.client.blocking.links import Links
     from sarit.client.blocking.streams import ByteReader, ByteWriter, EventReader, EventWriter
-    from sarit.client.blocking.structures import SharedCounter, SharedMap, SharedSet, Structures
+    from sarit.client.blocking.structures import (
+        SharedCounter,
+        SharedList,
+        SharedMap,
+        SharedQueue,
+        SharedSet,
+        Structures,
+    )
     from sarit.client.blocking.tables import Table, Tables
     from sarit.client.blocking.transactions import Transaction, TransactionalWriter
     from sarit.client.core.login import BearerToken, Credentials, Tls, UserPassword
@@ -47,7 +54,9 @@ if TYPE_CHECKING:
     from sarit.client.streams.event_time import TimeWindow
     from sarit.client.streams.history import Epoch
     from sarit.client.streams.jobs import JobInfo
+    from sarit.client.structures.shared_list import ListItem
     from sarit.client.structures.shared_map import MapChange, MapEntry
+    from sarit.client.structures.shared_queue import QueueItem
     from sarit.client.structures.shared_set import SetChange
     from sarit.client.sync.membership_list import Member
     from sarit.client.sync.revisioned_stream import Revision
@@ -117,7 +126,9 @@ _HOMES = {
     ),
     "sarit.client.blocking.structures": (
         "SharedCounter",
+        "SharedList",
         "SharedMap",
+        "SharedQueue",
         "SharedSet",
         "Structures",
     ),
@@ -167,10 +178,12 @@ _HOMES = {
     "sarit.client.streams.event_time": ("TimeWindow",),
     "sarit.client.streams.history": ("Epoch",),
     "sarit.client.streams.jobs": ("JobInfo",),
+    "sarit.client.structures.shared_list": ("ListItem",),
     "sarit.client.structures.shared_map": (
         "MapChange",
         "MapEntry",
     ),
+    "sarit.client.structures.shared_queue": ("QueueItem",),
     "sarit.client.structures.shared_set": ("SetChange",),
     "sarit.client.sync.membership_list": ("Member",),
     "sarit.client.sync.revisioned_stream": ("Revision",),
@@ -277,6 +290,7 @@ __all__ = [
     "LinkState",
     "LinkStatus",
     "Links",
+    "ListItem",
     "MapChange",
     "MapEntry",
     "Member",
@@ -285,6 +299,7 @@ __all__ = [
     "Part",
     "Position",
     "Put",
+    "QueueItem",
     "ReaderGroup",
     "ReaderGroups",
     "Remove",
@@ -304,7 +319,9 @@ __all__ = [
     "SetChange",
     "SharedConfiguration",
     "SharedCounter",
+    "SharedList",
     "SharedMap",
+    "SharedQueue",
     "SharedSet",
     "Slice",
     "StateSynchronizer",

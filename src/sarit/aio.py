@@ -38,14 +38,18 @@ if TYPE_CHECKING:
     from typing import Any
 
     from sarit.client.structures.counter import SharedCounter
+    from sarit.client.structures.shared_list import SharedList
     from sarit.client.structures.shared_map import SharedMap
+    from sarit.client.structures.shared_queue import SharedQueue
     from sarit.client.structures.shared_set import SharedSet
     from sarit.client.structures.structures import Structures
 
 # Imported when they are first used: few programs share such structures.
 _LAZY = {
     "SharedCounter": "counter",
+    "SharedList": "shared_list",
     "SharedMap": "shared_map",
+    "SharedQueue": "shared_queue",
     "SharedSet": "shared_set",
     "Structures": "structures",
 }
@@ -68,7 +72,9 @@ __all__ = [
     "RevisionedStream",
     "SharedConfiguration",
     "SharedCounter",
+    "SharedList",
     "SharedMap",
+    "SharedQueue",
     "SharedSet",
     "StateSynchronizer",
     "Stream",

@@ -270,7 +270,7 @@ class Client:
 
     @property
     def structures(self) -> Structures:
-        """Data structures that many processes share: counters, maps, sets."""
+        """Data structures that many processes share: counters, maps, sets, lists, queues."""
         # Imported here: a client that opens none does without this room.
         from sarit.client.structures.structures import Structures
 

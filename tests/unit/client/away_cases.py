@@ -486,7 +486,7 @@ async def close_configuration(world: World, _: str) -> Any:
 # -- shared data structures -------------------------------------------------------------------------
 
 
-@case("Structures.counter", "Structures.map", "Structures.set")
+@case(*(f"Structures.{each}" for each in ("counter", "map", "set", "list", "queue")))
 async def structures(world: World, method: str) -> Any:
     return lambda: getattr(world.client.structures, method)(world.stream)
 
@@ -524,6 +524,28 @@ async def shared_set(world: World, method: str) -> Any:
         return lambda: watching
     arguments: dict[str, list[Any]] = {"add": [b"b"], "add_many": [[b"b"]], "discard": [b"a"], "contains": [b"a"]}
     return lambda: getattr(shared, method)(*arguments.get(method, []))
+
+
+@case(*(f"SharedList.{each}" for each in ("append", "extend", "get", "bounds", "length", "items", "watch")))
+@case("SharedList.remove_before")
+async def shared_list(world: World, method: str) -> Any:
+    shared = await wait(world.client.structures.list(world.stream))
+    await wait(shared.append(b"1"))
+    if method == "watch":
+        watching = shared.watch(0)
+        await wait(watching)  # the item as it is
+        return lambda: watching
+    arguments: dict[str, list[Any]] = {"append": [b"2"], "extend": [[b"2"]], "get": [0], "remove_before": [1]}
+    return lambda: getattr(shared, method)(*arguments.get(method, []))
+
+
+@case(*(f"SharedQueue.{each}" for each in ("put", "put_many", "take", "peek", "size", "done", "give_back", "renew")))
+async def shared_queue(world: World, method: str) -> Any:
+    shared = await wait(world.client.structures.queue(world.stream))
+    await wait(shared.put(b"1"))
+    item = await wait(shared.take()) if method in ("done", "give_back", "renew") else None
+    arguments: dict[str, list[Any]] = {"put": [b"2"], "put_many": [[b"2"]]}
+    return lambda: getattr(shared, method)(*arguments.get(method, [] if item is None else [item]))
 
 
 # -- reader groups ----------------------------------------------------------------------------------

@@ -93,6 +93,8 @@ def instances(client: Client, scope: str) -> dict[str, Any]:
         client.structures.counter(f"{scope}/counter"),
         client.structures.map(f"{scope}/map"),
         client.structures.set(f"{scope}/set"),
+        client.structures.list(f"{scope}/list"),
+        client.structures.queue(f"{scope}/queue"),
         client.links,
         client.reader_groups,
     ]

@@ -205,6 +205,18 @@ def share_structures(client: sarit.Client, scope: str) -> None:
     for added in seen.watch():
         assert_type(added, sarit.SetChange)
         break
+    log = structures.list(f"{scope}/log", serializer=Number(), deserializer=Number())
+    assert_type(log, sarit.SharedList[int])
+    assert_type(log.append(7), int)
+    for item in log.items():
+        assert_type(item, sarit.ListItem[int])
+    work = structures.queue(f"{scope}/work", lease_seconds=60)
+    assert_type(work, sarit.SharedQueue)
+    work.put(b"a task", priority=2)
+    taken = work.take(timeout=5)
+    assert_type(taken, sarit.QueueItem | None)
+    assert taken is not None
+    work.done(taken)
 
 
 def fails(call: Callable[[], object], expected: type[Exception], kind: type[sarit.SaritError]) -> bool:

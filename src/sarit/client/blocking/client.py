@@ -86,7 +86,7 @@ class Client:
 
     @property
     def structures(self) -> Structures:
-        """Data structures that many processes share: counters, maps, sets."""
+        """Data structures that many processes share: counters, maps, sets, lists, queues."""
         from sarit.client.blocking.structures import Structures
 
         return Structures(self._thread, self._inner.structures)

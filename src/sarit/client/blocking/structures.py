@@ -3,6 +3,8 @@
 # src/sarit/client/structures/counter.py
 # src/sarit/client/structures/shared_map.py
 # src/sarit/client/structures/shared_set.py
+# src/sarit/client/structures/shared_list.py
+# src/sarit/client/structures/shared_queue.py
 """Data structures that many processes share, for the blocking client."""
 
 from __future__ import annotations
@@ -17,8 +19,12 @@ if TYPE_CHECKING:
 
     from sarit.client.blocking.loop_thread import LoopThread
     from sarit.client.structures.counter import SharedCounter as AioSharedCounter
+    from sarit.client.structures.shared_list import ListItem
+    from sarit.client.structures.shared_list import SharedList as AioSharedList
     from sarit.client.structures.shared_map import MapChange, MapEntry
     from sarit.client.structures.shared_map import SharedMap as AioSharedMap
+    from sarit.client.structures.shared_queue import QueueItem
+    from sarit.client.structures.shared_queue import SharedQueue as AioSharedQueue
     from sarit.client.structures.shared_set import SetChange
     from sarit.client.structures.shared_set import SharedSet as AioSharedSet
     from sarit.client.structures.structures import Structures as AioStructures
@@ -68,6 +74,37 @@ class Structures:
         """Return the set of that name, `scope/name`; a new one is empty."""
         return SharedSet(
             self._thread, self._run(self._inner.set(name, serializer=serializer, deserializer=deserializer))
+        )
+
+    def list(
+        self,
+        name: str | StreamName,
+        *,
+        serializer: Serializer[V] | None = None,
+        deserializer: Deserializer[V] | None = None,
+    ) -> SharedList[V]:
+        """Return the list of that name, `scope/name`; a new one is empty."""
+        return SharedList(
+            self._thread, self._run(self._inner.list(name, serializer=serializer, deserializer=deserializer))
+        )
+
+    def queue(
+        self,
+        name: str | StreamName,
+        *,
+        lease_seconds: float | None = None,
+        serializer: Serializer[V] | None = None,
+        deserializer: Deserializer[V] | None = None,
+    ) -> SharedQueue[V]:
+        """Return the priority queue of that name, `scope/name`; a new one is empty.
+
+        `lease_seconds`: an item that was taken so long ago, and neither done nor renewed, is handed out again; the same
+        for all processes of the queue.  None: that of the queue; a new one has 30 seconds."""
+        return SharedQueue(
+            self._thread,
+            self._run(
+                self._inner.queue(name, lease_seconds=lease_seconds, serializer=serializer, deserializer=deserializer)
+            ),
         )
 
 
@@ -218,3 +255,126 @@ class SharedSet(Generic[V]):
 
         Changes of one item in quick succession may be seen as one."""
         return self._thread.iterate(self._inner.watch())
+
+
+@guarded("_inner._session")
+class SharedList(Generic[V]):
+    """A list that many processes append to.  Open one with `client.structures.list("scope/name")`.
+
+    Appends are linearizable, each done once or not at all: indexes have no gaps.  Items stay until they are removed
+    from the front, and are not in memory.  All methods raise NotFound (its table was deleted), Invalid and Unavailable
+    (of a change: it may be done or not)."""
+
+    def __init__(self, thread: LoopThread, inner: AioSharedList[V]) -> None:
+        self._thread = thread
+        self._run = thread.run
+        self._inner = inner
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
+
+    @property
+    def name(self) -> StreamName:
+        """`scope/name`."""
+        return self._inner.name
+
+    def append(self, value: V) -> int:
+        """Append a value.  Returns its index: the first one is 0."""
+        return self._run(self._inner.append(value))
+
+    def extend(self, values: Iterable[V]) -> int:
+        """Append 1 to 255 values that follow each other, all of them or none.  Returns the index of the first one."""
+        return self._run(self._inner.extend(list(values)))
+
+    def remove_before(self, index: int) -> None:
+        """Remove the items before an index; the others keep theirs.  Raises Invalid: it is beyond the end.
+
+        After an error some may be removed and others not: call it again."""
+        self._run(self._inner.remove_before(index))
+
+    def get(self, index: int) -> V:
+        """Return the value at an index.  Raises NotFound (the list is not so long), Truncated (it was removed)."""
+        return self._run(self._inner.get(index))
+
+    def bounds(self) -> tuple[int, int]:
+        """Return the index of the first item that is not removed, and the one that the next item gets."""
+        return self._run(self._inner.bounds())
+
+    def length(self) -> int:
+        """Return how many items there are that are not removed."""
+        return self._run(self._inner.length())
+
+    def items(self, start: int = 0, end: int | None = None) -> Iterator[ListItem[V]]:
+        """Return the items from `start` on, before `end`; None: those there are when this begins.
+
+        Raises Truncated when one of them was removed."""
+        return self._thread.iterate(self._inner.items(start, end))
+
+    def watch(self, start: int | None = None) -> Iterator[ListItem[V]]:
+        """Return the items from `start` on, and then every later one; None: those appended after the first call.
+
+        It asks for more after 0.01 to 0.5 seconds.  Raises Truncated when the next one was removed."""
+        return self._thread.iterate(self._inner.watch(start))
+
+
+@guarded("_inner._session")
+class SharedQueue(Generic[V]):
+    """A priority queue of many processes.  Open one with `client.structures.queue("scope/name")`.
+
+    An item is put once or not at all.  It is handed out at least once: to one taker at a time, for a lease; when that
+    ends before `done`, it is handed out again.  Items are not in memory.  All methods raise NotFound (its table was
+    deleted), Invalid and Unavailable (of a change: it may be done or not)."""
+
+    def __init__(self, thread: LoopThread, inner: AioSharedQueue[V]) -> None:
+        self._thread = thread
+        self._run = thread.run
+        self._inner = inner
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
+
+    @property
+    def name(self) -> StreamName:
+        """`scope/name`."""
+        return self._inner.name
+
+    @property
+    def lease_seconds(self) -> float:
+        """How long an item belongs to its taker, unless it is renewed."""
+        return self._inner.lease_seconds
+
+    def put(self, value: V, priority: int = 0) -> None:
+        """Put a value.  Items of a lower priority are taken first; of the same one, those that were put first."""
+        self._run(self._inner.put(value, priority))
+
+    def put_many(self, values: Iterable[V], priority: int = 0) -> None:
+        """Put 1 to 255 values, all of them or none."""
+        self._run(self._inner.put_many(list(values), priority))
+
+    def take(self, *, timeout: float | None = None) -> QueueItem[V] | None:
+        """Take the first item that is free, for a lease.  Waits for one, `timeout` seconds at most; returns None then.
+
+        Raises Invalid also when the value cannot be decoded: that item stays taken until its lease ends."""
+        return self._run(self._inner.take(timeout=timeout))
+
+    def peek(self) -> QueueItem[V] | None:
+        """Return the first item that nobody has taken, without taking it; None when there is none.
+
+        An item whose lease has ended is not shown before somebody takes it."""
+        return self._run(self._inner.peek())
+
+    def size(self) -> int:
+        """Return the number of items, those that are taken included: it counts them one by one."""
+        return self._run(self._inner.size())
+
+    def done(self, item: QueueItem[V]) -> None:
+        """Remove an item that this process has taken.  Raises Conflict: its lease had ended, and another took it."""
+        self._run(self._inner.done(item))
+
+    def give_back(self, item: QueueItem[V]) -> None:
+        """Make an item that this process has taken free again, at its place.  Raises as `done` does."""
+        self._run(self._inner.give_back(item))
+
+    def renew(self, item: QueueItem[V]) -> None:
+        """Begin the lease of a taken item anew.  Raises as `done` does."""
+        self._run(self._inner.renew(item))

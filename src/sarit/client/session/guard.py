@@ -187,7 +187,7 @@ def _member(node: ast.expr, bounds: tuple[float, float] | None) -> tuple[Check, 
             return _tuple_of(parts)
         case ast.Subscript(value=ast.Name(id="Iterable" | "Sequence" | "Collection" | "tuple"), slice=part):
             return _many(part.elts[0] if isinstance(part, ast.Tuple) else part)
-        case ast.Name(id=name) | ast.Attribute(attr=name):
+        case ast.Name(id=name) | ast.Attribute(attr=name) | ast.Subscript(value=ast.Name(id=name)):
             return _instance(name)
     raise TypeError(f"no check for the annotation {ast.unparse(node)}")
 

@@ -1,6 +1,6 @@
 """The beginning of what a structure stores: which structure it is, and the version of its format (pure).
 
-kind, one byte: "c" counter, "m" map, "s" set; version of the format, one byte: 1
+kind, one byte: "c" counter, "l" list, "m" map, "q" queue, "s" set; version of the format, one byte: 1
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ from sarit.core.errors import Corrupt, Invalid
 
 VERSION: Final = 1
 COUNTER: Final = b"c"
+LIST: Final = b"l"
 MAP: Final = b"m"
+QUEUE: Final = b"q"
 SET: Final = b"s"
-_NAMES: Final = {COUNTER: "counter", MAP: "map", SET: "set"}
+_NAMES: Final = {COUNTER: "counter", LIST: "list", MAP: "map", QUEUE: "queue", SET: "set"}
 _HEADER_SIZE: Final = 2
 
 

@@ -15,3 +15,18 @@ MAX_SHARED_STATE_BYTES: Final = 4 * MIB
 MAX_SHARED_KEY_BYTES: Final = 1024
 # Characters of a key or a value that an error shows.
 SHOWN_VALUE_CHARS: Final = 60
+# Operations of a list or a queue that its head remembers, for callers whose reply was lost.
+HEAD_OPERATIONS: Final = 32
+# The random id of an operation, and of the taker of an item.
+OPERATION_ID_BYTES: Final = 8
+TAKER_TOKEN_BYTES: Final = 16
+# Items appended or put at once, as one change.
+MAX_ITEMS_AT_ONCE: Final = 255
+# From one look of a watcher, or of a taker that waits, to the next; doubles with each look that finds nothing.
+FIRST_LOOK_SECONDS: Final = 0.01
+MAX_LOOK_SECONDS: Final = 0.5
+# The lease of a queue's items, unless its first process chose another one.
+DEFAULT_ITEM_LEASE_SECONDS: Final = 30.0
+# Rows of a queue in one request, and taken items that one look passes before it ends.
+QUEUE_PAGE_ROWS: Final = 64
+MAX_TAKEN_ITEMS: Final = 1024

@@ -1,7 +1,8 @@
 """Data structures that many processes share: `client.structures`.
 
 Each is opened by its name, and created when there is none; its scope must exist.  Counters, maps and sets are streams
-of one segment: every process that opens one has all of it in memory.
+of one segment: every process that opens one has all of it in memory.  Lists and queues are key-value tables of one
+partition: their items are not in memory.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from typing import TYPE_CHECKING
 
 from sarit.client.session.guard import guarded
 from sarit.client.structures.counter import SharedCounter
+from sarit.client.structures.shared_list import SharedList
 from sarit.client.structures.shared_map import SharedMap
+from sarit.client.structures.shared_queue import SharedQueue
 from sarit.client.structures.shared_set import SharedSet
 from sarit.client.structures.values import Values
 from sarit.core.names import StreamName
@@ -58,6 +61,30 @@ class Structures:
     ) -> SharedSet[V]:
         """Return the set of that name, `scope/name`; a new one is empty."""
         return await SharedSet.open(self._session, _name(name), Values(serializer, deserializer))
+
+    async def list(
+        self,
+        name: str | StreamName,
+        *,
+        serializer: Serializer[V] | None = None,
+        deserializer: Deserializer[V] | None = None,
+    ) -> SharedList[V]:
+        """Return the list of that name, `scope/name`; a new one is empty."""
+        return await SharedList.open(self._session, _name(name), Values(serializer, deserializer))
+
+    async def queue(
+        self,
+        name: str | StreamName,
+        *,
+        lease_seconds: float | None = None,
+        serializer: Serializer[V] | None = None,
+        deserializer: Deserializer[V] | None = None,
+    ) -> SharedQueue[V]:
+        """Return the priority queue of that name, `scope/name`; a new one is empty.
+
+        `lease_seconds`: an item that was taken so long ago, and neither done nor renewed, is handed out again; the same
+        for all processes of the queue.  None: that of the queue; a new one has 30 seconds."""
+        return await SharedQueue.open(self._session, _name(name), Values(serializer, deserializer), lease_seconds)
 
 
 def _name(name: str | StreamName) -> StreamName:

@@ -15,8 +15,7 @@ truncates what lies before the *previous* mark, so that one compaction does not 
 new process begins at the mark; one that was cut off begins there again.  Updates before the first initial state are
 skipped.
 
-Fairness.  The last writer knows the newest state without reading, and would win every race against processes that must
-read first.  So a process that writes without a break pauses for a moment after every 64 writes.
+Fairness: `write_turns.py`.
 
 Warning: `apply` and `initial` must be pure and give the same result in every process and every version of the
 program; `apply` must return a new state, and may not change the one it is given.
@@ -29,9 +28,10 @@ import logging
 import struct
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
-from sarit.client.limits import COMPACT_AFTER_BYTES, MAX_CONFLICT_PAUSE_SECONDS, MAX_WRITE_PAUSE_SECONDS
+from sarit.client.limits import COMPACT_AFTER_BYTES, MAX_CONFLICT_PAUSE_SECONDS
 from sarit.client.session.guard import guarded
 from sarit.client.sync.revisioned_stream import Revision
+from sarit.client.sync.write_turns import WriteTurns
 from sarit.core.errors import Conflict, Corrupt, Invalid, NotFound, SaritError, Truncated, Unavailable
 from sarit.core.limits import EVENT_HEADER_BYTES
 from sarit.env.background import ignore_outcome
@@ -45,9 +45,7 @@ log = logging.getLogger(__name__)
 
 COMPACTION_ODDS: Final = 20
 MAX_CONFLICTS: Final = 10_000
-WRITES_BEFORE_PAUSE: Final = 64
 COMPACT_AFTER_UPDATES: Final = 64
-PAUSE_PER_WRITE: Final = 6
 YIELDING_CONFLICTS: Final = 8
 _INIT: Final = 1
 _UPDATES: Final = 2
@@ -131,8 +129,7 @@ class StateSynchronizer(Generic[S]):
         self._history = _History(0, 0)
         self._lock = asyncio.Lock()
         self._clock = stream.session.env.clock
-        self._consecutive_writes = 0  # writes that followed each other without a break
-        self._last_write_ended = 0.0  # when the last write ended, in seconds of the monotonic clock
+        self._turns = WriteTurns(self._clock)
 
     def __repr__(self) -> str:
         at = "no state" if self._current is None else f"state at {self._current[1].offset}"
@@ -262,21 +259,10 @@ class StateSynchronizer(Generic[S]):
             began = self._clock.monotonic()
             written = await self._write_optimistically(entry) is not None
             if written:
-                await self._yield_to_others(began)
+                await self._turns.yield_to_others(began)
             if written and self._snapshot is not None and self._compaction_due():
                 await self._compact_automatically(self._snapshot)
             return written
-
-    async def _yield_to_others(self, began: float) -> None:
-        """Pause after many writes without a break, for the time of a few: others can read and write in it."""
-        ended = self._clock.monotonic()
-        took = ended - began
-        # Without a break: it began within the time of one write after the last one.
-        self._consecutive_writes = self._consecutive_writes + 1 if began - self._last_write_ended <= took else 1
-        self._last_write_ended = ended
-        if self._consecutive_writes >= WRITES_BEFORE_PAUSE:
-            self._consecutive_writes = 0
-            await asyncio.sleep(min(PAUSE_PER_WRITE * took, MAX_WRITE_PAUSE_SECONDS))
 
     async def _write_optimistically(self, make: Callable[[S, Revision], bytes | None]) -> Revision | None:
         """Write the entry that `make` returns for the newest state; the revision before it, None when there was

@@ -67,3 +67,24 @@ def test_map_and_set_of_the_blocking_client(client) -> None:
     assert seen.discard(b"a")
     assert (seen.items(), seen.size()) == ([b"b"], 1)
     assert next(seen.watch()) == sarit.SetChange(b"b", True)
+
+
+def test_list_and_queue_of_the_blocking_client(client) -> None:
+    log = client.structures.list("s/log")
+    assert (log.append(b"a"), log.extend(item for item in (b"b", b"c"))) == (0, 1)
+    assert (log.get(2), log.length(), log.bounds()) == (b"c", 3, (0, 3))
+    assert [item.value for item in log.items(1)] == [b"b", b"c"]
+    assert next(log.watch(1)) == sarit.ListItem(1, b"b")
+    log.remove_before(2)
+    with pytest.raises(sarit.Truncated):
+        log.get(0)
+    work = client.structures.queue("s/work", lease_seconds=60)
+    work.put_many([b"x", b"y"], priority=1)
+    work.put(b"now")
+    first = work.take(timeout=5)
+    assert (first.value, work.peek().value, work.size(), work.lease_seconds) == (b"now", b"x", 3, 60)
+    work.renew(first)
+    work.give_back(first)
+    work.done(work.take())
+    assert [work.take(timeout=0).value for _ in range(2)] == [b"x", b"y"]
+    assert work.take(timeout=0.01) is None
