@@ -376,5 +376,5 @@ class SharedQueue(Generic[V]):
         self._run(self._inner.give_back(item))
 
     def renew(self, item: QueueItem[V]) -> None:
-        """Begin the lease of a taken item anew.  Raises as `done` does."""
+        """Begin the lease of a taken item again.  Raises as `done` does."""
         self._run(self._inner.renew(item))

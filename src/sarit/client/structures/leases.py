@@ -2,7 +2,7 @@
 
 Clocks of different machines are not compared.  The row of a taken item has a version, which changes when its taker
 renews the lease.  An observer that sees the same version for a whole lease may take the item.  Of the pause between two
-looks at a row at most half a lease counts: an observer that was stopped itself does not take everything at once.
+polls of a row at most half a lease counts: an observer that was stopped itself does not take everything at once.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 class _Seen(NamedTuple):
     version: int
-    silent: float  # seconds for which it was looked at and did not change
-    at: float  # of the last look
+    silent: float  # seconds over which polls saw no change
+    at: float  # of the last poll
 
 
 class Leases:
-    """What one observer knows of taken items; times in seconds of its monotonic clock."""
+    """The knowledge of one observer of taken items; times in seconds of its monotonic clock."""
 
     __slots__ = ("_lease_seconds", "_seen")
 
@@ -29,7 +29,7 @@ class Leases:
         return len(self._seen)
 
     def ended(self, key: bytes, version: int, now: float) -> bool:
-        """Record a look at a taken item.  Returns whether its lease has ended."""
+        """Record a poll of a taken item.  Returns whether its lease has ended."""
         before = self._seen.get(key)
         silent = 0.0
         if before is not None and before.version == version:
@@ -41,11 +41,11 @@ class Leases:
         """Forget an item that is not taken, or not there."""
         self._seen.pop(key, None)
 
-    def looked_at_all(self, now: float) -> None:
-        """Forget the items that a look at all of them, at `now`, has not found taken."""
+    def swept(self, now: float) -> None:
+        """Forget the items that a sweep over all of them, at `now`, has not found taken."""
         self._seen = {key: seen for key, seen in self._seen.items() if seen.at == now}
 
     def keep(self, most: int) -> None:
-        """Forget those that were looked at the longest time ago, until so many are left."""
+        """Forget those that were polled the longest time ago, until so many are left."""
         while len(self._seen) > most:
             del self._seen[min(self._seen, key=lambda key: self._seen[key].at)]

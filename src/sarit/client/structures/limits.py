@@ -22,11 +22,11 @@ OPERATION_ID_BYTES: Final = 8
 TAKER_TOKEN_BYTES: Final = 16
 # Items appended or put at once, as one change.
 MAX_ITEMS_AT_ONCE: Final = 255
-# From one look of a watcher, or of a taker that waits, to the next; doubles with each look that finds nothing.
-FIRST_LOOK_SECONDS: Final = 0.01
-MAX_LOOK_SECONDS: Final = 0.5
+# From one poll of a watcher, or of a taker that waits, to the next; doubles with each poll that finds nothing.
+FIRST_WAITER_POLL_SECONDS: Final = 0.01
+MAX_WAITER_POLL_SECONDS: Final = 0.5
 # The lease of a queue's items, unless its first process chose another one.
 DEFAULT_ITEM_LEASE_SECONDS: Final = 30.0
-# Rows of a queue in one request, and taken items that one look passes before it ends.
+# Rows of a queue in one request, and taken items that one poll passes before it ends.
 QUEUE_PAGE_ROWS: Final = 64
 MAX_TAKEN_ITEMS: Final = 1024

@@ -16,7 +16,7 @@ from sarit.client.core.typed import V
 from sarit.client.session.guard import guarded
 from sarit.client.structures.formats import LIST
 from sarit.client.structures.limits import MAX_ITEMS_AT_ONCE
-from sarit.client.structures.looks import Looks
+from sarit.client.structures.polls import Polls
 from sarit.client.structures.table_head import ITEM, Head, TableHead, pages_between
 from sarit.client.tables.scans import PAGE_ENTRIES
 from sarit.core.errors import Invalid, NotFound, Truncated
@@ -205,7 +205,7 @@ class _Pages(Generic[V]):
         self._start = start
         self._end = end
         self._follows = follows
-        self._looks = Looks()
+        self._polls = Polls()
 
     def __repr__(self) -> str:
         return f"_Pages({self._head!r}, from {self._start} to {self._end})"
@@ -222,11 +222,11 @@ class _Pages(Generic[V]):
             found = await self._page(self._start, self._end)
             if found:
                 self._start = found[-1].index + 1
-                self._looks.found()
+                self._polls.found()
                 return found
             if not self._follows:
                 break
-            await self._looks.pause()
+            await self._polls.pause()
         raise StopAsyncIteration
 
     async def aclose(self) -> None:

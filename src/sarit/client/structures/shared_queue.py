@@ -31,7 +31,7 @@ from sarit.client.structures.limits import (
     QUEUE_PAGE_ROWS,
     TAKER_TOKEN_BYTES,
 )
-from sarit.client.structures.looks import Looks
+from sarit.client.structures.polls import Polls
 from sarit.client.structures.table_head import ITEM, Head, TableHead, pages_between
 from sarit.core.errors import Conflict, Corrupt, Invalid, SaritError, Unavailable
 from sarit.core.limits import MAX_TABLE_VALUE_BYTES, NOT_EXISTS
@@ -160,15 +160,15 @@ class SharedQueue(Generic[V]):
         Raises Invalid also when the value cannot be decoded: that item stays taken until its lease ends."""
         clock = self._session.env.clock
         until = None if timeout is None else clock.monotonic() + timeout
-        looks = Looks()
+        polls = Polls()
         while True:
-            found = await self._look()
+            found = await self._poll()
             left = None if until is None else until - clock.monotonic()
             if found is not None or (left is not None and left <= 0):
                 return found
-            await looks.pause(left)
+            await polls.pause(left)
 
-    async def _look(self) -> QueueItem[V] | None:
+    async def _poll(self) -> QueueItem[V] | None:
         now = self._session.env.clock.monotonic()
         taken = 0
         async with self._pages() as pages:
@@ -184,7 +184,7 @@ class SharedQueue(Generic[V]):
                 if taken >= MAX_TAKEN_ITEMS:
                     self._leases.keep(MAX_TAKEN_ITEMS)
                     return None
-        self._leases.looked_at_all(now)
+        self._leases.swept(now)
         return None
 
     def _pages(self) -> AbstractAsyncContextManager[AsyncIterator[list[Entry]]]:
@@ -241,7 +241,7 @@ class SharedQueue(Generic[V]):
         await self._finish(item, FREE)
 
     async def renew(self, item: QueueItem[V]) -> None:
-        """Begin the lease of a taken item anew.  Raises as `done` does."""
+        """Begin the lease of a taken item again.  Raises as `done` does."""
         await self._finish(item, _own(item))
 
     async def _finish(self, item: QueueItem[V], token: bytes | None) -> None:
@@ -254,10 +254,10 @@ class SharedQueue(Generic[V]):
             entry = await self._table.get(key)
             row = None if entry is None else decode_row(entry.value)
             if entry is None and token is None:
-                return  # it is removed, by this call or by a taker after this one
+                return  # removed, by this call or by a taker after this one
             if entry is None or row is None or row.token != own:
                 if lost and token == FREE:
-                    return  # it was given back, and may be another taker's by now
+                    return  # given back, and perhaps taken by another one since
                 raise Conflict(f"queue {self.name}: the lease of item {item.number} has ended, and it is not yours now")
             if failure is not None and entry.version == expected:
                 await backoff.wait(failure)  # reads show what is durable, and conditions count what is on its way

@@ -7,7 +7,7 @@ import random
 from sarit.client.structures.leases import Leases
 
 
-def test_lease_ends_after_looks_for_a_whole_lease_at_one_version() -> None:
+def test_lease_ends_after_polls_for_a_whole_lease_at_one_version() -> None:
     leases = Leases(10.0)
     assert not leases.ended(b"a", 1, 100.0)
     assert not leases.ended(b"a", 1, 104.0)
@@ -24,12 +24,12 @@ def test_observer_that_was_stopped_itself_does_not_take_at_once() -> None:
     assert leases.ended(b"a", 1, 200_000.0)
 
 
-def test_look_that_ends_early_keeps_what_it_did_not_reach() -> None:
+def test_poll_that_ends_early_keeps_what_it_did_not_reach() -> None:
     """An item behind others that come all the time is handed out again, too."""
     leases = Leases(10.0)
     for second in range(100, 110, 4):
         assert not leases.ended(b"late", 1, second)
-    assert not leases.ended(b"early", 1, 109.0)  # and the look ended there
+    assert not leases.ended(b"early", 1, 109.0)  # and the poll ended there
     assert leases.ended(b"late", 1, 112.0)
 
 
@@ -38,7 +38,7 @@ def test_items_that_are_not_taken_any_more_are_forgotten() -> None:
     leases.ended(b"a", 1, 100.0)
     leases.ended(b"b", 1, 100.0)
     leases.ended(b"b", 1, 101.0)
-    leases.looked_at_all(101.0)
+    leases.swept(101.0)
     assert len(leases) == 1
     leases.forget(b"b")
     leases.forget(b"none")
@@ -51,7 +51,7 @@ def test_items_that_are_not_taken_any_more_are_forgotten() -> None:
 
 
 def test_taker_that_renews_in_time_keeps_its_item() -> None:
-    """However many look how often, as long as the clocks run at one rate."""
+    """However many poll how often, as long as the clocks run at one rate."""
     rng = random.Random(1)
     for _ in range(300):
         lease = rng.uniform(0.5, 60)

@@ -285,7 +285,7 @@ async def test_item_that_cannot_be_decoded_does_not_hold_the_others_up(made) -> 
 
 
 @on_node
-async def test_taken_items_beyond_the_bound_end_a_look(made) -> None:
+async def test_taken_items_beyond_the_bound_end_a_poll(made) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shared_queue, "MAX_TAKEN_ITEMS", 4)
         patch.setattr(shared_queue, "QUEUE_PAGE_ROWS", 2)
