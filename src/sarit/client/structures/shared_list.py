@@ -8,6 +8,7 @@ Format: a table of one partition with keys of 9 bytes:
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic
 
@@ -31,19 +32,20 @@ if TYPE_CHECKING:
     from sarit.client.tables.layout import Entry, Key
     from sarit.core.names import StreamName
 
-_INDEX_BYTES: Final = 8
-_KEY_BYTES: Final = 1 + _INDEX_BYTES
+_INDEX: Final = struct.Struct(">Q")
+_KEY_BYTES: Final = len(ITEM) + _INDEX.size
 MAX_INDEX: Final = (1 << 63) - 1
 
 
 def key_of(index: int) -> bytes:
     """Return the key of an item."""
-    return ITEM + index.to_bytes(_INDEX_BYTES, "big")
+    return ITEM + _INDEX.pack(index)
 
 
 def index_of(key: bytes) -> int:
     """Return the index of the item with a key."""
-    return int.from_bytes(key[len(ITEM) :], "big")
+    index: int = _INDEX.unpack(key[len(ITEM) :])[0]
+    return index
 
 
 @public

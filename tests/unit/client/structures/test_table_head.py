@@ -111,7 +111,7 @@ class World:
     def __init__(self) -> None:
         rng = random.Random(1)
         env = SimpleNamespace(
-            random=SimpleNamespace(bytes=rng.randbytes, random=rng.random),
+            random=SimpleNamespace(bytes=rng.randbytes, random=lambda: 0.0),
             clock=SimpleNamespace(monotonic=lambda: 0.0),
         )
         self.table = FakeTable()
