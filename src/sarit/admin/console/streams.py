@@ -170,22 +170,34 @@ class StreamCalls:
             "all_segments": len(infos), "segments": segments,
             "head": to_text(info.head), "tail": to_text(info.tail),
             "properties": await self._client.stream(stream).properties(),
-            "iceberg": await self._iceberg(stream, info.tail),
+            **await self._made_of(stream, info.tail),
             "may_change": self._rights.changes_stream(stream), **_summed(rates.values()),
         } | config_document(info.config)  # fmt: skip
 
-    async def _iceberg(self, stream: StreamName, tail: StreamCut) -> dict[str, object] | None:
-        """Return the table of a stream, and how far it is behind a cut; None: the stream is no table."""
-        handle = self._client.stream(stream)
-        table = table_of(await handle.jobs())
-        if table is None:
+    async def _made_of(self, stream: StreamName, tail: StreamCut) -> dict[str, object]:
+        """Return the Iceberg table and the search index that a stream has, and how far each is behind a cut."""
+        jobs = await self._client.stream(stream).jobs()
+        found: dict[str, object] = {"iceberg": None, "search": None}
+        table = table_of(jobs)
+        if table is not None:
+            found["iceberg"] = table.document(await self._behind(stream, table.begin, tail))
+        if any(job.kind == "search" for job in jobs):
+            # Of a stream that has no index, the page loads nothing of search.
+            from sarit.client.streams.search_index import index_of
+
+            index = index_of(jobs)
+            assert index is not None, "the job is there"
+            found["search"] = index.document(await self._behind(stream, index.begin, tail))
+        return found
+
+    async def _behind(self, stream: StreamName, begin: StreamCut | str | None, tail: StreamCut) -> int | None:
+        """Return how many bytes a cut is behind another one; None: that is not known."""
+        if begin is None:
             return None
-        lag = None
-        if table.begin is not None:
-            with suppress(SaritError):  # the table may be ahead of `tail` by now, or of an earlier stream
-                reader = await handle.batch(table.begin, tail, skip_truncated=True)
-                lag = sum(part.length for part in reader.slices)
-        return table.document(lag)
+        with suppress(SaritError):  # `begin` may be ahead of `tail` by now, or of an earlier stream
+            reader = await self._client.stream(stream).batch(begin, tail, skip_truncated=True)
+            return sum(part.length for part in reader.slices)
+        return None
 
     async def update(self, request: Request) -> Any:
         """Body: those of "scaling", "retention" and "tags" that change."""

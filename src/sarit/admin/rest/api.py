@@ -101,6 +101,18 @@ STREAMS: Final = (
                   Parameter("to", TIME_MS, "the last time", required=True),
               )),
 )  # fmt: skip
+_SEARCHABLE: Final = f"{_STREAM}/searchable"
+_NO_INDEX: Final = ("there is no such scope or stream, or it is not searchable", "Error")
+
+SEARCH: Final = (
+    Operation("GET", _SEARCHABLE, "getSearchIndex", "Search", "Show the index of a stream for full-text search",
+              {200: ("the index", "SearchIndex"), 404: _NO_INDEX}),
+    Operation("PUT", _SEARCHABLE, "makeSearchable", "Search",
+              "Make a stream searchable; with other settings than it has, all is indexed again",
+              {200: ("the index", "SearchIndex"), 404: _NO_STREAM}, body="SearchSettings"),
+    Operation("DELETE", _SEARCHABLE, "deleteSearchIndex", "Search", "Delete the index of a stream; its events stay",
+              {204: ("deleted", None), 404: _NO_INDEX}),
+)  # fmt: skip
 READER_GROUPS: Final = (
     Operation("GET", _GROUPS, "listReaderGroups", "ReaderGroups", "List the reader groups of a scope",
               {200: ("the reader groups, by name", "ReaderGroupsList"), 404: _NO_SCOPE}, query=_PAGE),
@@ -159,7 +171,7 @@ HEALTH: Final = (
     *_health("Health", "", "HealthResult", "The health"),
 )
 
-OPERATIONS: Final = (*HEALTH, *SCOPES, *STREAMS, *READER_GROUPS, *LINKS)
+OPERATIONS: Final = (*HEALTH, *SCOPES, *STREAMS, *SEARCH, *READER_GROUPS, *LINKS)
 
 # What every operation may answer, and what every one with a body may.
 COMMON_ANSWERS: Final = {

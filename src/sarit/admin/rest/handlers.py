@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sarit.admin.rest import bodies
 from sarit.admin.rest.limits import MAX_LISTED
 from sarit.admin.rest.links import LINK_HANDLERS
+from sarit.admin.rest.search import SEARCH_HANDLERS
 from sarit.core.errors import Exists, Invalid, NotFound
 from sarit.core.names import READER_GROUP_PREFIX, StreamName, is_user_name
 from sarit.rpc.generated import controller_pb2 as pb
@@ -206,4 +207,5 @@ HANDLERS: Final[dict[str, Handler]] = {
     "getReaderGroup": get_reader_group,
     "deleteReaderGroup": delete_reader_group,
     **LINK_HANDLERS,
+    **SEARCH_HANDLERS,
 }

@@ -22,3 +22,7 @@ MAX_RETENTION_PART: Final = 100_000_000
 MAX_LINK_PATH_CHARS: Final = 48
 MAX_LINK_FIELD_CHARS: Final = 512
 MAX_LINK_LIST: Final = 64
+# Of the index of a stream: fields of a mapping, and the path of one.  Those of search are the same.
+MAX_REST_FIELDS: Final = 200
+MAX_REST_PATH_CHARS: Final = 256
+MAX_REST_INTERVAL_SECONDS: Final = 3600

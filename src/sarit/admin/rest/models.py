@@ -9,6 +9,9 @@ from sarit.admin.rest.limits import (
     MAX_LINK_LIST,
     MAX_LINK_PATH_CHARS,
     MAX_LISTED,
+    MAX_REST_FIELDS,
+    MAX_REST_INTERVAL_SECONDS,
+    MAX_REST_PATH_CHARS,
     MAX_RETENTION_PART,
     MAX_RETENTION_VALUE,
     MAX_TAG_CHARS,
@@ -73,6 +76,7 @@ FILTER: Final[Schema] = {"type": "string", "enum": ["showInternalStreams", "tag"
 
 _CONTINUATION: Final[Schema] = {**_TEXT, "description": "there may be more: ask again with it; absent at the end"}
 
+_PATH: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": MAX_REST_PATH_CHARS}
 _LINK_TEXT: Final[Schema] = {"type": "string", "maxLength": MAX_LINK_FIELD_CHARS}
 _GLOBS: Final[Schema] = {**_list(_LINK_TEXT), "maxItems": MAX_LINK_LIST, "description": "of SCOPE/STREAM, as plant/*"}
 
@@ -237,6 +241,34 @@ MODELS: Final[dict[str, Schema]] = {
         promoted=_COUNT,
         left=_COUNT,
         problems=_list(_model("LinkProblem")),
+    ),
+    "SearchSettings": _body(
+        fields={
+            **_list(_model("SearchField")),
+            "maxItems": MAX_REST_FIELDS,
+            "description": "without them they are inferred from the first events",
+        },
+        timeField={**_PATH, "description": "the field that says when an event happened"},
+        start={"type": "string", "enum": ["head", "tail"], "description": "where a new index begins"},
+        intervalSeconds=_whole(1, MAX_REST_INTERVAL_SECONDS, "events can be found so long after they were written"),
+    ),
+    "SearchField": _body(
+        ("path", "kind"),
+        path={**_PATH, "description": "names in objects, with dots between them"},
+        kind={"type": "string", "enum": ["text", "keyword", "number", "time", "boolean"]},
+    ),
+    "SearchIndex": _object(
+        ("settings", "state", "events", "shards", "bytes", "partly", "lostBytes"),
+        settings=_model("SearchSettings"),
+        state={"type": "string", "enum": ["running", "waiting", "failing", "complete"]},
+        events={**_COUNT, "description": "that were indexed"},
+        shards=_COUNT,
+        bytes={**_COUNT, "description": "of the index"},
+        partly={**_COUNT, "description": "events of which a part is not searched"},
+        lostBytes={**_COUNT, "description": "that were truncated before they were indexed"},
+        lastCommit=TIME_MS,
+        worker={**_TEXT, "description": "that indexes, as HOST:PORT"},
+        problem={**_TEXT, "description": "why nothing is indexed"},
     ),
     "HealthResult": _object(
         ("name", "status", "readiness", "liveness", "details", "children"),

@@ -13,6 +13,7 @@ from sarit.controller.jobs import JobKey, JobTable
 from sarit.core.envelope import Envelope
 from sarit.core.names import StreamName
 from sarit.lake.settings import IcebergSettings
+from sarit.search.settings import SEARCH_JOB, SEARCH_KIND, SearchSettings
 from tests.unit.admin.console.pages import API, serve_page
 
 
@@ -62,6 +63,21 @@ def test_page_of_a_stream_shows_its_iceberg_table(run) -> None:
         found = (await page.get("/streams/s/table"))["iceberg"]
         assert (found["table"], found["value"], found["rows"], found["state"]) == ("lake.s.table", "json", 0, "waiting")
         assert found["lag_bytes"] == 100  # with the header of the event
+
+    run(test)
+
+
+def test_page_of_a_stream_shows_its_search_index(run) -> None:
+    async def test(page) -> None:
+        await page.client.create_stream("s/log")
+        assert (await page.get("/streams/s/log"))["search"] is None
+        key = JobKey(SEARCH_KIND, StreamName("s", "log"), SEARCH_JOB)
+        await JobTable(page.node.controller.catalog).create(key, SearchSettings(interval_seconds=7).encode())
+        async with page.client.writer("s/log") as writer:
+            writer.write(b"x" * 92)
+        found = (await page.get("/streams/s/log"))["search"]
+        assert (found["events"], found["interval_seconds"], found["state"]) == (0, 7, "waiting")
+        assert (found["lag_bytes"], found["problem"]) == (100, None)  # with the header of the event
 
     run(test)
 

@@ -29,7 +29,7 @@ export async function stream(context) {
   const draw = (now) => fill(figures,
     one("Size", f.bytes(now.bytes)), one("Rate", rates(now)), one("Segments", now.sealed ? "0, sealed" : f.count(now.segments.length)), one("Epoch", f.count(now.epoch)),
     one("Scaling", f.scaling(now.scaling)), one("Retention", f.retention(now.retention)),
-    now.iceberg && one("Iceberg table", lag(now.iceberg)));
+    now.iceberg && one("Iceberg table", lag(now.iceberg)), now.search && one("Search index", lag(now.search)));
   draw(info);
   const timer = setInterval(async () => {
     // What nobody sees costs the node nothing.  A failure shows at the foot of the page, which is always connected.
@@ -65,6 +65,16 @@ const iceberg = (found) => panel("Iceberg table",
     ["Dead letters", found.dead_letters ? h("span", {}, f.count(found.dead_letters), " in ", h("code", {}, found.dead_letter_table)) : "none"],
     ["Lost by truncation", found.gap_bytes ? f.bytes(found.gap_bytes) : "nothing"], ["Values", found.value], ["Commits", `every ${f.count(found.interval_seconds)} s`],
     ["Worker", found.worker ? h("code", {}, found.worker) : "none"]));
+
+/** The index of a stream for full-text search, for its configuration. */
+const searchIndex = (found) => panel("Search index",
+  found.problem && notice("bad", found.problem),
+  facts(
+    ["State", state(found.state)], ["Events", `${f.count(found.events)} in ${f.count(found.shards)} shards`], ["Size", f.bytes(found.bytes)],
+    ["Behind", found.lag_bytes === null ? "unknown" : f.bytes(found.lag_bytes)], ["Last commit", found.last_commit_ms ? f.moment(found.last_commit_ms) : "none"],
+    ["Fields", found.mapping ? Object.entries(found.mapping.fields).map(([path, kind]) => badge("tag", `${path}: ${kind}`)) : "inferred from events"],
+    ["Searched in part", found.partly ? `${f.count(found.partly)} events` : "none"], ["Lost by truncation", found.lost_bytes ? f.bytes(found.lost_bytes) : "nothing"],
+    ["Commits", `every ${f.count(found.interval_seconds)} s`], ["Worker", found.worker ? h("code", {}, found.worker) : "none"]));
 
 const one = (name, value) => h("div", { class: "figure small" }, h("span", { class: "name" }, name), h("span", { class: "value" }, value));
 
@@ -125,6 +135,7 @@ async function config({ root, call, info, writes, user }) {
           ["Its configuration as JSON, over HTTP", shell.curl(location.origin, `/v1/scopes/${info.scope}/streams/${info.stream}`, user)],
         ])))),
     info.iceberg && iceberg(info.iceberg),
+    info.search && searchIndex(info.search),
     panel("Active segments", segments(info)));
 }
 

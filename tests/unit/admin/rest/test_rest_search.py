@@ -1,0 +1,72 @@
+"""Indexes of streams for full-text search by REST."""
+
+from __future__ import annotations
+
+import pytest
+
+from sarit.admin.rest.models import MODELS
+from sarit.admin.rest.schema import check
+from sarit.admin.rest.search import index_property, settings_of
+from sarit.client.streams.search_index import SearchIndex
+from sarit.controller.jobs import JobKey, JobTable
+from sarit.core.errors import Invalid
+from sarit.core.names import StreamName
+from sarit.search.limits import MAX_FIELD_PATH_CHARACTERS, MAX_INDEX_INTERVAL_SECONDS, MAX_MAPPED_FIELDS
+from sarit.search.mapping import Field, Kind, Mapping
+from sarit.search.progress import IndexProgress
+from sarit.search.settings import SEARCH_JOB, SEARCH_KIND, SearchSettings
+from tests.unit.admin.rest.served import error_of, on_rest
+
+FULL = SearchSettings(Mapping((Field("at", Kind.TIME), Field("a.b", Kind.TEXT)), "at"), "tail", 7)
+PROGRESS = IndexProgress(5, 2, 300, 1000, 8, 1)
+
+
+@pytest.mark.parametrize("settings", [SearchSettings(), FULL])
+def test_an_index_is_shown_as_the_document_says_and_its_settings_can_be_sent_back(settings) -> None:
+    shown = index_property(SearchIndex(settings, PROGRESS, "h:1", False, "why"))
+    assert set(shown) == set(MODELS["SearchIndex"]["properties"])
+    assert shown["state"] in MODELS["SearchIndex"]["properties"]["state"]["enum"]
+    check(MODELS["SearchSettings"], shown["settings"], MODELS)
+    assert settings_of(shown["settings"]) == settings
+    quiet = index_property(SearchIndex(settings, IndexProgress(), "", False, ""))
+    assert set(quiet) == set(MODELS["SearchIndex"]["required"])
+
+
+def test_bounds_are_those_of_search() -> None:
+    settings = MODELS["SearchSettings"]["properties"]
+    assert settings["fields"]["anyOf"][0]["maxItems"] == MAX_MAPPED_FIELDS
+    assert settings["intervalSeconds"]["anyOf"][0]["maximum"] == MAX_INDEX_INTERVAL_SECONDS
+    assert MODELS["SearchField"]["properties"]["path"]["maxLength"] == MAX_FIELD_PATH_CHARACTERS
+    assert MODELS["SearchField"]["properties"]["kind"]["enum"] == [kind.value for kind in Kind]
+
+
+def test_mapping_that_contradicts_itself_is_refused() -> None:
+    with pytest.raises(Invalid, match="not among its fields of times"):
+        settings_of({"fields": [{"path": "a", "kind": "text"}], "timeField": "a"})
+    with pytest.raises(Invalid, match="twice"):
+        settings_of({"fields": [{"path": "a", "kind": "text"}] * 2})
+
+
+@on_rest
+async def test_stream_without_an_index_says_so(made, rest) -> None:
+    await made.client.create_stream("s/t")
+    path = "/v1/scopes/s/streams/t/searchable"
+    assert error_of(await rest.get(path), 404) == "stream s/t is not searchable"
+    assert error_of(await rest.delete(path), 404)
+    assert "give one of" in error_of(await rest.put(path, json={"start": "middle"}), 400)
+    assert "give 1 or more" in error_of(await rest.put(path, json={"intervalSeconds": 0}), 400)
+    assert error_of(await rest.get("/v1/scopes/s/streams/none/searchable"), 404)
+
+
+@on_rest
+async def test_index_of_a_stream_is_shown_and_deleted(made, rest) -> None:
+    await made.client.create_stream("s/t")
+    key = JobKey(SEARCH_KIND, StreamName("s", "t"), SEARCH_JOB)
+    await JobTable(made.node.controller.catalog).create(key, FULL.encode())
+    path = "/v1/scopes/s/streams/t/searchable"
+    found = (await rest.get(path)).json()
+    assert (found["state"], settings_of(found["settings"])) == ("waiting", FULL)
+    same = await rest.put(path, json=found["settings"])
+    assert (same.status_code, same.json()) == (200, found)
+    assert (await rest.delete(path)).status_code == 204
+    assert error_of(await rest.get(path), 404)
