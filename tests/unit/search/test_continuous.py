@@ -1,0 +1,228 @@
+"""Continuous queries in memory: adopted, changed, suspended, deleted; killed and taken over at every call."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sarit.core.errors import Fenced
+from sarit.search.continuous_plan import ContinuousState
+from tests.unit.search.continuous_world import OTHER, OUTPUT, Gate, Killed, World, run_to_the_end
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sarit.search.continuous import Continuous
+
+
+def script() -> list[Callable[[World], None]]:
+    """The steps of users in a life with everything in it."""
+
+    def begin(world: World) -> None:
+        world.stream.append("red early", "blue early")
+        world.want("red", "red")
+        world.want("both", "red blue", OTHER)
+
+    def change(world: World) -> None:
+        world.want("red", "red -blue")
+        world.stream.append("red one", "red blue two")
+
+    def scale(world: World) -> None:
+        world.stream.append("red three", "blue four", "red blue five")
+        world.stream.scale()
+        world.stream.append("red six", "green seven")
+
+    def delete(world: World) -> None:
+        world.want("both", None)
+        world.stream.append("red blue eight", "red blue nine")
+
+    def end(world: World) -> None:
+        world.stream.append("red blue ten", "red eleven")
+        world.stream.sealed = True
+
+    def append(*texts: str) -> Callable[[World], None]:
+        return lambda world: world.stream.append(*texts)
+
+    def rest(_: World) -> None:
+        pass
+
+    return [
+        begin, rest, append("red blue a", "red b"), *[rest] * 12, append("red blue c"), *[rest] * 9, change,
+        *[rest] * 12, scale, *[rest] * 8, delete, *[rest] * 12, append("red blue d"), *[rest] * 5, end,
+    ]  # fmt: skip
+
+
+def calls_of_a_life() -> list[str]:
+    world, gate = World(script()), Gate()
+    asyncio.run(run_to_the_end(world.process(gate)))
+    assert world.written() == world.expected()
+    assert sum(world.written().values()) > 8
+    return gate.calls
+
+
+CALLS = calls_of_a_life()
+
+
+def test_a_life_has_every_call() -> None:
+    named = {"save", "saved", "put", "begin", "write", "flush", "flushed", "commit", "committed", "follow", "scan"}
+    assert named <= set(CALLS)
+
+
+@pytest.mark.parametrize("fate", ["", "expire", "forget", "expire, forget"])
+def test_every_match_once_although_a_process_dies_at_any_call(fate: str) -> None:
+    for at in range(len(CALLS)):
+        world = World(script())
+        with suppress(Killed):
+            asyncio.run(run_to_the_end(world.process(Gate(at))))
+        if "expire" in fate:
+            world.outputs.expire()
+        if "forget" in fate:
+            world.outputs.forget()
+        append_more(world)
+        asyncio.run(run_to_the_end(world.process()))
+        assert world.written() == world.expected(), f"killed at {at}, {CALLS[at]}"
+
+
+@pytest.mark.parametrize("fate", ["", "expire", "forget"])
+def test_every_match_once_although_a_process_goes_on_after_it_was_taken_over(fate: str) -> None:
+    for at in range(len(CALLS)):
+        asyncio.run(taken_over(at, at % 40, fate)).judge()
+
+
+def test_a_query_that_a_worker_adopts_after_it_was_taken_over_holds_from_where_the_other_one_asks() -> None:
+    for at in [number for number, call in enumerate(CALLS) if call == "put"]:
+        for turns in range(60):
+            asyncio.run(taken_over(at, turns, "")).judge()
+
+
+def append_more(world: World) -> None:
+    """Append what an outage of the job brings."""
+    if not world.stream.sealed:
+        world.stream.append("red blue in between", "red in between")
+
+
+async def taken_over(at: int, turns: int, fate: str) -> World:
+    """Let a process stand still at a call until another has run for some turns, and then both run to the end."""
+    world, held = World(script()), asyncio.Event()
+    gate = Gate(at, held)
+    first = asyncio.create_task(run_to_the_end(world.process(gate)))
+    await gate.stands.wait()
+    if fate == "expire":
+        world.outputs.expire()
+    append_more(world)
+    second = asyncio.create_task(run_to_the_end(world.process()))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    if fate == "forget":
+        world.outputs.forget()
+    held.set()
+    with suppress(Fenced):
+        await first
+    await second
+    return world
+
+
+def test_a_batch_that_is_half_committed_is_written_again_to_the_other_output() -> None:
+    world = World(script())
+
+    def kill_between(calls: list[str]) -> int:
+        return next(n for n, call in enumerate(calls) if call == "committed" and "commit" in calls[n + 1 : n + 2])
+
+    with suppress(Killed):
+        asyncio.run(run_to_the_end(world.process(Gate(kill_between(CALLS)))))
+    intent = ContinuousState.decode(world.state).intent
+    assert intent is not None
+    assert {each.output for each in intent.written} == {OUTPUT, OTHER}
+    world.outputs.expire()
+    second = world.process()
+    asyncio.run(run_to_the_end(second))
+    assert second.statistics.repeated == 1
+    assert world.written() == world.expected()
+
+
+def test_a_query_without_rights_holds_for_nothing_until_it_has_them_again() -> None:
+    world = World()
+    cuts = {}
+
+    def refuse(world: World) -> None:
+        world.refused.add("ann")
+        world.stream.append("red while refused")
+
+    def allow(world: World) -> None:
+        cuts["suspended"] = world.query("red").problem
+        world.refused.clear()
+
+    def end(world: World) -> None:
+        world.stream.append("red at the end")
+        world.stream.sealed = True
+
+    rest = [lambda _: None] * 15
+    world = World(
+        [
+            lambda w: w.want("red", "red", maker="ann"),
+            *rest,
+            lambda w: w.stream.append("red first"),
+            *rest,
+            refuse,
+            *rest,
+            allow,
+            *rest,
+            end,
+        ]
+    )
+    asyncio.run(run_to_the_end(world.process()))
+    assert cuts["suspended"] == "ann may not change shop/alerts"
+    assert world.query("red").state == "active"
+    texts = {offset for _, _, _, offset in world.written()}
+    assert world.written() == world.expected()
+    assert len(texts) == 2
+
+
+def test_an_output_that_is_deleted_suspends_its_queries_and_no_others() -> None:
+    def delete(world: World) -> None:
+        del world.outputs.committed[OTHER]
+        world.stream.append("red blue lost", "red kept")
+
+    def end(world: World) -> None:
+        assert world.query("both").problem == "stream shop/others does not exist"
+        assert world.query("both").state == "failed"
+        world.stream.sealed = True
+
+    def begin(world: World) -> None:
+        world.want("red", "red")
+        world.want("both", "red blue", OTHER)
+
+    rest = [lambda _: None] * 15
+    world = World([begin, *rest, delete, *rest, end])
+    asyncio.run(run_to_the_end(world.process()))
+    assert [output for output, _, _, _ in world.written().elements()] == [OUTPUT, OUTPUT]
+
+
+def test_a_query_that_cannot_be_read_fails_alone() -> None:
+    def begin(world: World) -> None:
+        world.want("bad", "red !")
+        world.want("red", "red")
+
+    def end(world: World) -> None:
+        world.stream.sealed = True
+
+    rest = [lambda _: None] * 15
+    world = World([begin, *rest, lambda w: w.stream.append("red"), *rest, end])
+    asyncio.run(run_to_the_end(world.process()))
+    assert world.query("bad").problem == "queries have no !"
+    assert sum(world.written().values()) == 1
+
+
+def test_retention_is_let_go_of_what_no_query_needs() -> None:
+    rest = [lambda _: None] * 30
+
+    def end(world: World) -> None:
+        world.stream.sealed = True
+
+    world = World([*rest, lambda w: w.stream.append("red"), *rest, end])
+    process: Continuous = world.process()
+    asyncio.run(run_to_the_end(process))
+    assert world.held == world.stream.tail()
