@@ -7,20 +7,20 @@ of numbers and times, mark nothing.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from sarit.search.analyzer import WORD, lowered
 from sarit.search.limits import MAX_HIGHLIGHTS, MAX_TOKEN_CHARACTERS
+from sarit.search.mapping import Field, Kind, Mapping
 from sarit.search.query import And, Equals, Or, Phrase, Prefix, Term
+from sarit.search.query_parser import bind, parse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from sarit.search.query import Query
-
-_WORD: Final = re.compile(r"[^\W_]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +73,12 @@ def marks_of(query: Query) -> Marks:
             else:
                 words.update(value)
     return Marks(frozenset(words), tuple(sorted(phrases)), tuple(sorted(beginnings)))
+
+
+def marks_of_text(text: str, fields: Iterable[tuple[str, str]]) -> Marks:
+    """Return what the text of a query marks; `fields`: paths with their kinds.  Raises Invalid."""
+    mapping = Mapping(tuple(Field(path, Kind(kind)) for path, kind in fields))
+    return marks_of(bind(parse(text), mapping, unknown="nothing"))
 
 
 def spans(text: str, marks: Marks) -> list[tuple[int, int]]:
@@ -130,13 +136,11 @@ def _stands(phrase: tuple[str, ...], words: Sequence[_Word], at: int) -> bool:
 
 
 def _words(text: str) -> Iterator[_Word]:
-    lowered = text.lower()
+    lower = lowered(text)
     # A few letters become two, as the dotted capital I: places in the lowered text are not those in the text.
-    origin = (
-        list(accumulate((len(letter.lower()) for letter in text), initial=0)) if len(lowered) != len(text) else None
-    )
+    origin = list(accumulate((len(letter.lower()) for letter in text), initial=0)) if len(lower) != len(text) else None
     places = None if origin is None else {place: at for at, place in enumerate(origin)}
-    for found in _WORD.finditer(lowered):
+    for found in WORD.finditer(lower):
         begin, end = found.span()
         if places is not None:
             begin, end = _place(places, begin, -1), _place(places, end, 1)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sarit.search.analyzer import tokens
 from sarit.search.highlights import marked, marks_of, spans
 from sarit.search.limits import MAX_HIGHLIGHTS, MAX_TOKEN_CHARACTERS
 from sarit.search.query import ALL_TEXT, And, Equals, Everything, Exists, Not, Or, Phrase, Prefix, Range, Term
@@ -39,6 +40,8 @@ def shown(text, query):
         ("a b c d", Or((Phrase("", ("a", "b")), Phrase("", ("b", "c")), word("d"))), "[a b c] [d]"),
         ("a b c", Or((word("a"), Phrase("", ("a", "b", "c")))), "[a b c]"),
         ("", word("a"), ""),
+        ("在東京駅", Phrase("", ("東", "京")), "在[東京]駅"),
+        ("ΟΔΟΣ οδος", word("οδοσ"), "[ΟΔΟΣ] [οδος]"),
     ],
 )
 def test_marked_parts(text, query, expected):
@@ -58,6 +61,12 @@ def test_a_long_word_is_cut_as_the_analyzer_cuts_it():
 
 def test_marks_are_bounded():
     assert len(spans("a " * 10 * MAX_HIGHLIGHTS, marks_of(word("a")))) == MAX_HIGHLIGHTS
+
+
+@given(st.text())
+def test_words_of_a_text_are_those_of_the_analyzer(text):
+    for token in tokens(text):
+        assert spans(text, marks_of(word(token)))
 
 
 @given(st.text(), st.lists(st.text(alphabet="abİ_ -", max_size=5), min_size=1, max_size=4))

@@ -2,6 +2,7 @@
 
 import { fill, h } from "./dom.js";
 import * as f from "./format.js";
+import { spans } from "./marks.js";
 
 export const badge = (kind, text) => h("span", { class: `badge ${kind}` }, text);
 
@@ -70,6 +71,17 @@ export function toast(text, kind = "good") {
   const made = h("div", { class: `toast ${kind}` }, text);
   document.getElementById("toasts").append(made);
   setTimeout(() => made.remove(), kind === "bad" ? 10000 : 5000);
+}
+
+/** A text with what a search has found in it marked: text stays text, whatever is in it. */
+export function marked(text, marks) {
+  const parts = [];
+  let done = 0;
+  for (const [begin, end] of marks ? spans(text, marks) : []) {
+    parts.push(text.slice(done, begin), h("mark", {}, text.slice(begin, end)));
+    done = end;
+  }
+  return [...parts, text.slice(done)];
 }
 
 let fields = 0;

@@ -3,22 +3,23 @@
 import * as api from "../api.js";
 import { fill, h } from "../dom.js";
 import * as f from "../format.js";
-import { badge, commands, failure } from "../parts.js";
+import { excerpt } from "../marks.js";
+import { badge, commands, failure, marked } from "../parts.js";
 import * as shell from "../shell.js";
 
-/** `call`: of the stream; `name`: "scope/stream"; `kind`: how payloads show. */
-export function eventRow(event, { call, name, kind = "auto" }) {
+/** `call`: of the stream; `name`: "scope/stream"; `kind`: how payloads show; `marks`: what a search has found. */
+export function eventRow(event, { call, name, kind = "auto", marks = null }) {
   const shown = event.decoded === undefined ? f.decode(event.payload, kind) : { kind: "json", text: f.pretty(event.decoded), line: event.decoded };
   const key = event.envelope?.key;
   const details = h("details", {},
     h("summary", {},
       h("code", { class: "where" }, `${event.segment}:${event.offset}`),
       key !== undefined && key !== null && h("span", { class: "key" }, key),
-      h("span", { class: "line" }, shown.line.slice(0, 400)),
+      h("span", { class: "line" }, marked(excerpt(shown.line, marks, 400), marks)),
       h("span", { class: "size num" }, f.bytes(event.size))));
   // The long form is made when it is asked for.
   details.addEventListener("toggle", () => {
-    if (details.open && details.children.length === 1) details.append(h("div", { class: "event" }, long(event, shown, { call, name, kind })));
+    if (details.open && details.children.length === 1) details.append(h("div", { class: "event" }, long(event, shown, { call, name, kind, marks })));
   });
   const item = h("li", {}, details);
   item.event = event;
@@ -27,7 +28,7 @@ export function eventRow(event, { call, name, kind = "auto" }) {
 
 function long(event, shown, where) {
   const head = h("div", { class: "event-head" });
-  const text = h("pre", { tabindex: "0", "aria-label": "Payload" }, shown.text);
+  const text = h("pre", { tabindex: "0", "aria-label": "Payload" }, marked(shown.text, where.marks));
   const problem = h("div", {});
   const e = event.envelope;
   const cut = event.payload.cut && event.decoded === undefined;
@@ -36,7 +37,7 @@ function long(event, shown, where) {
     try {
       const found = await api.get(`${where.call}/event`, { segment: event.segment, offset: event.offset, size: event.size });
       const again = f.decode(found.payload, where.kind);
-      fill(text, again.text);
+      fill(text, marked(again.text, where.marks));
       fill(problem, found.payload.cut && h("p", { class: "muted" }, `The first ${f.bytes(f.fromBase64(found.payload.base64).length)} of ${f.bytes(found.payload.bytes)}.`));
       whole.remove();
     } catch (error) { fill(problem, failure(error)); whole.disabled = false; }
