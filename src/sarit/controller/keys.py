@@ -17,6 +17,9 @@
     _system/_tables/links               l/<link>                     a link to another installation (mirror/)
                                         s/<link id, 32 hex>/<scope>  the link has mirrors in the scope; no value
                                         n                            written again with each change of links; no value
+    _system/_tables/search              i/<creation id, 32 hex>      an index: its stream, as SCOPE/STREAM
+                                        b/<blob>                     a blob of an index (process/search_site.py)
+                                        q/…, m/…                     continuous queries (search/continuous_rows.py)
     _system/_tables/<scope>/<16 hex>    s/<stream>                   StreamRecord
       (the hex digits are the           d/<stream>                   first segment number of a new stream of the name
       scope's incarnation)              t/<tag> 00 <stream>          streams by tag; no value
@@ -66,6 +69,7 @@ RULES_TABLE: Final = f"{SYSTEM_SCOPE}/_tables/access"
 JOBS_TABLE: Final = f"{SYSTEM_SCOPE}/_tables/jobs"
 QUOTAS_TABLE: Final = f"{SYSTEM_SCOPE}/_tables/quotas"
 LINKS_TABLE: Final = f"{SYSTEM_SCOPE}/_tables/links"
+SEARCH_TABLE: Final = f"{SYSTEM_SCOPE}/_tables/search"
 STREAMS: Final = b"s/"
 NUMBERS: Final = b"d/"
 GROUPS: Final = b"g/"

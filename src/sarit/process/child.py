@@ -193,7 +193,7 @@ class ControllerPart:
         self._host = advertised_address(config)
         settings = ControllerSettings(
             config, config.controller_port, config.max_api_connections, config.times, jobs=job_config(config),
-            installation=spec.node,
+            installation=spec.node, directory=config.data_dir,
         )  # fmt: skip
         stores = RemoteStores(self._stores, env, self._advertised)
         self._role = ControllerRole(settings, env, stores, security)

@@ -23,6 +23,7 @@ from sarit.process.limits import STORES_RETRY_SECONDS
 from sarit.process.mirror_site import LateCalls, LateSite
 from sarit.process.registry_tables import RegistryTables
 from sarit.process.search_calls import SearchCalls, SearchWorld
+from sarit.process.search_site import SearchSite
 from sarit.process.signals import run_unless
 from sarit.rpc.grpc_server import GrpcListener
 
@@ -84,7 +85,7 @@ class ControllerSettings:
     `port_option`: the option that chose the port, for errors.  `drain_seconds`: how long calls under way may take when
     it stops.  `quotas`: follow the table of quotas.  `jobs`: for jobs that clients create; None: they cannot.
     `runs_jobs`: run them in this process, too.  `installation`: the id of the node or the cluster, for links to others;
-    empty: it has no links."""
+    empty: it has no links.  `directory`: in which it keeps files that it can download again; empty: a temporary one."""
 
     addressed: Addressed
     port: int
@@ -96,6 +97,7 @@ class ControllerSettings:
     jobs: JobConfig | None = None
     runs_jobs: bool = True
     installation: str = ""
+    directory: str = ""
 
 
 class ControllerRole:
@@ -124,6 +126,8 @@ class ControllerRole:
         # The parts of links to other installations.
         runs_jobs = bool(runners) or settings.jobs is not None
         self.mirror = LateSite(self.controller, stores.tables, env, settings.installation, runs_jobs=runs_jobs)
+        # Where indexes are.
+        self.site = SearchSite(self.controller, stores.tables, env, settings.directory)
         self.search = SearchCalls(
             SearchWorld(
                 self.controller, stores.tables, stores.segments, env, security, self.controller.assignment.members
@@ -168,7 +172,9 @@ class ControllerRole:
         if runners or settings.jobs is None:
             return Worker(catalog, runners or {}, self._env, among)
         calls = self.listener.handlers
-        made = JobRunners(settings.jobs, self._env, self._security, self._advertised, calls, self._schemas, self.mirror)
+        made = JobRunners(
+            settings.jobs, self._env, self._security, self._advertised, calls, self._schemas, self.mirror, self.site
+        )
         return Worker(catalog, made.by_kind(), self._env, among, made.statistics, made.close)
 
     def _advertised(self) -> str:
@@ -191,6 +197,7 @@ class ControllerRole:
                 repeated.warning("", f"the controller waits for the stores: {error}")
                 await asyncio.sleep(STORES_RETRY_SECONDS)
         self._background.spawn(self._stores.follow_scaling(self.controller.autoscale.request))
+        self._background.spawn(self.site.sweep())
 
     async def serve(self) -> int:
         """Listen, and tell clients this address; return the port.  Raises Unavailable, OSError: it is taken."""
@@ -234,6 +241,7 @@ class ControllerRole:
         if self.worker is not None:
             await self.worker.stop()
         await self.search.close()
+        await self.site.close()
         await self._background.close()
         await self.controller.stop()
         await self._stores.close()

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from sarit.env.ports import Env
     from sarit.mirror.site import MirrorSite
     from sarit.process.registry_schemas import RegistrySchemas
+    from sarit.process.search_site import SearchSite
     from sarit.process.security import Security
     from sarit.rpc.handlers import Handler
     from sarit.serializers.schema_source import SchemaSource
@@ -43,7 +44,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger("sarit.process")
 
 # The modules by kind.  Tests add kinds of their own.
-KINDS: Final[dict[str, str]] = {"iceberg": "sarit.process.jobs.iceberg", "link": "sarit.process.jobs.link"}
+KINDS: Final[dict[str, str]] = {
+    "iceberg": "sarit.process.jobs.iceberg", "link": "sarit.process.jobs.link", "search": "sarit.process.jobs.search",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +102,7 @@ class JobWorld:
 
     `client`: of this process, which may do everything: a kind checks at creation what its job may touch.  `schemas`:
     those of the installation, for decoders of payloads on worker threads.  `mirror`: returns the parts of links of this
-    process; raises Invalid if the installation has no id."""
+    process; raises Invalid if the installation has no id.  `search`: where indexes are."""
 
     client: Client
     env: Env
@@ -107,6 +110,7 @@ class JobWorld:
     schemas: SchemaSource
     statistics: JobStatistics
     mirror: Callable[[], MirrorSite]
+    search: SearchSite
 
 
 class Module(Protocol):
@@ -194,11 +198,11 @@ class JobRunners:
     def __init__(
         self, config: JobConfig, env: Env, security: Security, controller: Callable[[], str],
         calls: Mapping[str, Handler],
-        schemas: Callable[[], RegistrySchemas], mirror: Callable[[], MirrorSite],
+        schemas: Callable[[], RegistrySchemas], mirror: Callable[[], MirrorSite], search: SearchSite,
     ) -> None:  # fmt: skip
         """`calls`: the handlers of the controller in this process; `controller`: returns its HOST:PORT, for texts.
 
-        `schemas`: makes a reader of the schemas of the installation.  `mirror`: see `JobWorld`."""
+        `schemas`: makes a reader of the schemas of the installation.  `mirror`, `search`: see `JobWorld`."""
         self._config = config
         self._env = env
         self._security = security
@@ -206,6 +210,7 @@ class JobRunners:
         self._calls = calls
         self._schemas = schemas
         self._mirror = mirror
+        self._search = search
         self._opened: RegistrySchemas | None = None
         self._world: JobWorld | None = None
         self._loaded: dict[str, Runner] = {}
@@ -245,7 +250,9 @@ class JobRunners:
             )
             client = connect(own_credentials(self._security, self._env))
             self._opened = self._schemas()
-            self._world = JobWorld(client, self._env, self._config, self._opened, self.statistics, self._mirror)
+            self._world = JobWorld(
+                client, self._env, self._config, self._opened, self.statistics, self._mirror, self._search
+            )
         return self._world
 
     async def close(self) -> None:

@@ -74,7 +74,7 @@ class Node:
         self.stores = InProcessStores(self.store, self.meters, self.store_role.scale_requests, self._store_address)
         settings = ControllerSettings(
             config, config.controller_port, config.max_api_connections, config.times, quotas=quotas,
-            jobs=job_config(config), installation=installation,
+            jobs=job_config(config), installation=installation, directory=config.data_dir,
         )  # fmt: skip
         self.controller_role = ControllerRole(
             settings, env, self.stores, self.security, share=self._share if config.one_port else None, runners=jobs

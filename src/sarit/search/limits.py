@@ -60,6 +60,21 @@ MAX_SHARDS_BYTES: Final = 16 * MIB  # of the list of closed shards, compressed
 INDEX_MEMORY_BYTES: Final = 48 * MIB
 # Of a commit: a merge in the background replaces files while they are read.
 MAX_FILE_LIST_ATTEMPTS: Final = 100
+# A shard is closed once it has so much; it is stored twice for an hour, and on the disk of the indexer meanwhile.
+MAX_SHARD_BYTES: Final = 512 * MIB
+MAX_SHARD_EVENTS: Final = 5_000_000
+MIN_SHARD_EVENTS: Final = 100_000  # a shard with fewer is not closed before it is a day old
+SHARD_HOUR_MS: Final = 3_600_000
+MAX_SHARD_AGE_MS: Final = 24 * SHARD_HOUR_MS
+LARGE_STATE_BYTES: Final = 40 * KIB  # at which the growing shard is closed, however small it is
+UPLOAD_BYTES: Final = 8 * MIB  # of the files of a shard in memory at once, on their way to or from a blob
+# Of events that are not committed yet: what a takeover indexes again.
+MAX_UNCOMMITTED_BYTES: Final = 64 * MIB
+HOUSEKEEPING_SECONDS: Final = 60.0  # between looks for truncated shards, and for whether the job is still ours
+GARBAGE_SECONDS: Final = 600.0  # between looks for blobs that nobody refers to
+OLD_BLOB_SECONDS: Final = 3600.0  # for which searches may still read what a commit has replaced
+APPENDED_SECONDS: Final = 1.0  # between questions about when events were appended
+MAX_INFERRED_EVENTS: Final = 1000  # of which the fields of a shard are inferred
 MAX_HISTOGRAM_BUCKETS: Final = 10_000  # of one answer
 FACET_CANDIDATES: Final = 10_000  # values of a part of a shard that are counted for a facet: more are about right
 

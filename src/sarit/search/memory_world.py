@@ -150,6 +150,14 @@ class MemoryEvents:
         """Return whether the stream is sealed, and nothing is behind a cut."""
         return self.sealed and not await self.bytes_behind(cut)
 
+    async def is_truncated(self, cut: StreamCut) -> bool:
+        """Return whether everything before a cut is truncated."""
+        return all(offset <= self.heads[segment] for segment, offset in cut.positions.items())
+
+    async def appended_ms(self, cut: StreamCut) -> int:
+        """Return about when the events behind a cut were appended: always the same time."""
+        return 1_700_000_000_000
+
     async def follow(self, start: StreamCut) -> AsyncGenerator[EventSlice | None, None]:
         """Yield the events behind a cut as they come; None whenever there is nothing at hand."""
         at = dict(start.positions)

@@ -52,6 +52,12 @@ class EventSource(Protocol):
     async def is_finished(self, cut: StreamCut) -> bool:
         """Return whether the stream is sealed, and nothing is behind a cut.  Raises NotFound, Unavailable."""
 
+    async def is_truncated(self, cut: StreamCut) -> bool:
+        """Return whether everything before a cut is truncated.  Raises NotFound, Unavailable."""
+
+    async def appended_ms(self, cut: StreamCut) -> int:
+        """Return about when the events behind a cut were appended, since 1970.  Raises NotFound, Unavailable."""
+
     def follow(self, start: StreamCut) -> AsyncGenerator[EventSlice | None, None]:
         """Yield the events behind a cut as they come, in the order of each segment and of segments that succeed one
         another; None whenever there is nothing at hand.  Raises NotFound, Unavailable, Corrupt."""

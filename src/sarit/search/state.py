@@ -67,14 +67,15 @@ class IndexState:
 
     `stream_id`: the creation id of the stream, in hexadecimal digits; "": nothing was begun.  `cut`: everything before
     is in the index, except what was truncated before it was read (`lost_bytes`).  `growing`: the shard that grows.
-    `closed`: the list of the closed shards, as a file in a blob; None: there are none.  `events`: of all shards ever.
-    `partly`: events of which a part is not searched.  `stored_bytes`: of all files of the shards.  `commits`: how many.
-    `committed_ms`: when the last one was made, since 1970."""
+    `closed`: the list of the closed shards, as a file in a blob; None: there are none.  `closed_shards`: how many.
+    `events`: of all shards ever.  `partly`: events of which a part is not searched.  `stored_bytes`: of all files of
+    the shards.  `commits`: how many.  `committed_ms`: when the last one was made, since 1970."""
 
     stream_id: str = ""
     cut: StreamCut | None = None
     growing: Shard | None = None
     closed: StoredFile | None = None
+    closed_shards: int = 0
     events: int = 0
     partly: int = 0
     lost_bytes: int = 0
@@ -141,7 +142,7 @@ def decode_shards(data: bytes) -> list[Shard]:
         raise Corrupt(f"the list of an index's shards is damaged: {error}") from None
 
 
-_NUMBERS: Final = ("events", "partly", "lost_bytes", "stored_bytes", "commits", "committed_ms")
+_NUMBERS: Final = ("closed_shards", "events", "partly", "lost_bytes", "stored_bytes", "commits", "committed_ms")
 _SHARD_NUMBERS: Final = ("events", "first_ms", "last_ms", "opened_ms")
 _DAMAGE: Final = (Invalid, ValueError, LookupError, TypeError, AttributeError, zlib.error)
 _MAX_RATIO: Final = 16  # JSON of files and cuts does not become smaller by more

@@ -17,7 +17,7 @@ MAPPING = Mapping((Field("at", Kind.TIME), Field("a.b", Kind.TEXT)), "at")
 CUT = StreamCut(StreamName("s", "t"), {SegmentId(0, 0): 17, SegmentId(1, 2): 1 << 40})
 FILE = StoredFile("meta-1.json", "id/blob", 1 << 33, 12, 0xFFFFFFFF)
 SHARD = Shard("a1", MAPPING, 5, -3, 1_700_000_000_000, CUT, (FILE, replace(FILE, name="x.idx", offset=0)), False, 7)
-STATE = IndexState("ab" * 16, CUT, SHARD, replace(FILE, name="shards"), 6, 1, 9, 1000, 3, 1_700_000_000_001)
+STATE = IndexState("ab" * 16, CUT, SHARD, replace(FILE, name="shards"), 4, 6, 1, 9, 1000, 3, 1_700_000_000_001)
 
 
 def test_state_comes_back_as_it_was_stored():

@@ -76,6 +76,10 @@ class StreamSource:
             if info is not None
         )
 
+    def seen_end(self, segment: SegmentId) -> int:
+        """Return the end at which a segment was seen by `bytes_behind`; 0: it was not seen lately."""
+        return self._seen.get(segment, (0, False))[0]
+
     async def is_finished(self, cut: StreamCut) -> bool:
         """Return whether the stream is sealed, and nothing is behind a cut.  Raises NotFound."""
         active = await self._session.with_retry(lambda: self._session.controller.current_segments(self.stream))

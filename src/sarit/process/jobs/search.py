@@ -1,0 +1,143 @@
+"""The kind of job that makes a stream searchable: it keeps an index of its events (`search/indexer.py`).
+
+A run that fails ends with an error, which the worker stores in the job's row and repeats the run after a pause.  A
+stream that is sealed keeps its job: shards of truncated events have to be dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from sarit.core.errors import Fenced, Invalid, SaritError, Unavailable
+from sarit.core.extras import require
+from sarit.core.texts import cut_text
+from sarit.process.jobs.search_samples import samples
+from sarit.process.limits import MAX_TABLE_PROBLEM_CHARACTERS, SERIES_AFTER_END_SECONDS
+from sarit.search.progress import texts_of
+from sarit.search.settings import SEARCH_JOB, decode_settings
+from sarit.search.state import IndexState
+from sarit.search.statistics import IndexStatistics
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from sarit.admin.exposition import Sample
+    from sarit.controller.jobs import Job, JobKey, Runner, Save
+    from sarit.core.cuts import StreamCut
+    from sarit.core.names import StreamName
+    from sarit.env.ports import Worker
+    from sarit.process.job_kinds import JobConfig, JobWorld
+
+_NEED = "a searchable stream"
+
+
+def check(key: JobKey, settings: bytes, config: JobConfig) -> None:
+    """Check that a stream may be indexed.  Raises Invalid: the settings are wrong, or packages are not installed."""
+    if key.name != SEARCH_JOB:
+        raise Invalid(f"the job of a stream's index is named {SEARCH_JOB}, not {key.name}: a stream has one index")
+    decode_settings(settings)
+    require("search", _NEED)
+
+
+def describe(state: bytes) -> dict[str, str]:
+    """Return how far an index is, for people.  Raises Corrupt."""
+    found = IndexState.decode(state)
+    return texts_of(found, found.closed_shards + (found.growing is not None))
+
+
+def runner(world: JobWorld) -> Runner:
+    """Return what runs the jobs of this kind, and add their metrics to those of the process."""
+    jobs = SearchJobs(world)
+    world.statistics.add(jobs.samples)
+    return jobs.run
+
+
+@dataclass(slots=True)
+class _Measured:
+    """The counters of one stream's index in this process.  `ended`: when its last run ended; None: it runs."""
+
+    counters: IndexStatistics = field(default_factory=IndexStatistics)
+    ended: float | None = None
+
+
+class SearchJobs:
+    """The indexes that this process keeps."""
+
+    def __init__(self, world: JobWorld) -> None:
+        self._world = world
+        self._measured: dict[StreamName, _Measured] = {}
+        self._runs = 0
+
+    def __repr__(self) -> str:
+        return f"<SearchJobs, {len(self._measured)} indexes>"
+
+    def samples(self) -> Iterator[Sample]:
+        """Yield the metrics of the indexes; of one that another process has taken, not for long."""
+        clock = self._world.env.clock
+        oldest = clock.monotonic() - SERIES_AFTER_END_SECONDS
+        for stream in [s for s, each in self._measured.items() if each.ended is not None and each.ended < oldest]:
+            del self._measured[stream]
+        yield from samples({stream: each.counters for stream, each in self._measured.items()}, clock.wall_ms())
+
+    async def run(self, job: Job, save: Save) -> None:
+        """Keep the index of a stream until another worker has the job.  Raises what `Indexer.run` raises."""
+        stream = job.key.stream
+        measured = self._measured.setdefault(stream, _Measured())
+        measured.ended = None
+        try:
+            await self._index(job, save, measured.counters)
+        except (Fenced, asyncio.CancelledError):
+            self._measured.pop(stream, None)
+            raise
+        except SaritError as error:
+            measured.counters.problem = cut_text(str(error), MAX_TABLE_PROBLEM_CHARACTERS)
+            raise
+        finally:
+            measured.ended = self._world.env.clock.monotonic()
+
+    async def _index(self, job: Job, save: Save, statistics: IndexStatistics) -> None:
+        require("search", _NEED)
+        worker = self._world.env.threads.worker("search-index")
+        self._runs += 1
+        name = f"index-{self._runs}"
+        try:
+            # On the thread: the library takes a moment, in which the process serves clients.
+            await worker.run(lambda: import_module("sarit.search.indexer"))
+            engine = await worker.run(self._world.search.engine)
+            directory = await worker.run(lambda: self._world.search.directory(name))
+            try:
+                await self._index_in(directory, worker, job, save, statistics)
+            finally:
+                with suppress(OSError):
+                    await worker.run(lambda: engine.discard(directory))
+        except OSError as error:
+            raise Unavailable(
+                f"the files of the index of {job.key.stream} cannot be written or read: {error}"
+            ) from None
+        finally:
+            await worker.close()
+
+    async def _index_in(
+        self, directory: Path, worker: Worker, job: Job, save: Save, statistics: IndexStatistics
+    ) -> None:
+        from sarit.process.jobs.event_fields import EventFields
+        from sarit.process.jobs.event_source import StreamEvents
+        from sarit.search.indexer import Indexer
+
+        world, stream = self._world, job.key.stream
+        source = StreamEvents(world.client.session, stream, world.env.clock)
+
+        async def save_progress(state: bytes, held: StreamCut | None) -> None:
+            await save(state, held)
+            statistics.problem = ""
+
+        indexer = Indexer(
+            decode_settings(job.settings), source, world.search.blobs, world.search.rows, world.search.engine(),
+            EventFields(), save_progress, world.env, worker, directory, job.state, statistics,
+        )  # fmt: skip
+        await indexer.run()

@@ -1,0 +1,389 @@
+"""The indexer of one stream: it adds events to shards, and stores each commit as one step.
+
+    take over ─▶ download the growing shard ─▶ follow the stream ─▶ documents ─▶ the shard, in a local directory
+                                                    ▲                                │ every few seconds
+                                                    └── save(state, held) ◀── upload ◀┘
+
+*Each event once.*  A commit uploads files that nobody knows of yet, and then saves the state of the job, which names
+them and the cut up to which they reach.  Whoever takes over continues at that cut, with those files; what was uploaded
+and not saved, nobody refers to.  Of two indexers one alone can save.
+
+*Old blobs.*  A search may hold a state of some minutes ago.  So a blob that nothing refers to any more is deleted an
+hour after it was seen first, and only after a save since then has shown that no other indexer has the job: the blobs of
+another one would look the same.
+
+Whatever blocks or computes is done on a worker thread.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import aclosing
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from sarit.core.errors import Conflict, Unavailable
+from sarit.search import index_plan
+from sarit.search.documents import Place
+from sarit.search.index_plan import Uncommitted
+from sarit.search.limits import (
+    APPENDED_SECONDS,
+    GARBAGE_SECONDS,
+    HOUSEKEEPING_SECONDS,
+    MAX_INFERRED_EVENTS,
+    MAX_UNCOMMITTED_BYTES,
+    OLD_BLOB_SECONDS,
+)
+from sarit.search.ports import Indexed
+from sarit.search.shard_files import download, read_file, upload
+from sarit.search.state import IndexState, Shard, decode_shards, encode_shards
+from sarit.search.statistics import IndexStatistics
+from sarit.search.sweep import REGISTERED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from sarit.core.cuts import StreamCut
+    from sarit.env.ports import Buffer, Env, Worker
+    from sarit.search.documents import Document
+    from sarit.search.mapping import Mapping as FieldMapping
+    from sarit.search.ports import Blobs, EventSlice, EventSource, Rows, Save, ShardEngine, ShardWriter
+    from sarit.search.settings import SearchSettings
+
+_log = logging.getLogger("sarit.search")
+
+_TIE_BITS = 20  # of an order key, below the milliseconds
+_TIES = (1 << _TIE_BITS) - 1
+_MAX_MS = (1 << (63 - _TIE_BITS)) - 1
+
+
+class Maker(Protocol):
+    """Makes documents of events."""
+
+    def document(self, event: bytes) -> Document:
+        """Return the document of an event.  Raises nothing."""
+
+
+class Fields(Protocol):
+    """What an indexer has to know about the fields of events.  Calls compute: make them on a worker."""
+
+    def maker(self, mapping: FieldMapping) -> Maker:
+        """Return what makes documents with the fields of a mapping."""
+
+    def infer(self, events: Sequence[bytes]) -> FieldMapping:
+        """Return the fields of some events."""
+
+
+class _Growing:
+    """The shard that grows, in a local directory.  `stored`: its files in blobs, by name."""
+
+    def __init__(self, shard: Shard, blob: str, directory: Path, writer: ShardWriter, maker: Maker) -> None:
+        self.shard = shard
+        self.blob = blob
+        self.directory = directory
+        self.writer = writer
+        self.maker = maker
+        self.stored = {file.name: file for file in shard.files}
+
+    def __repr__(self) -> str:
+        return f"<_Growing {self.shard.id} in {self.directory}>"
+
+
+class Indexer:
+    """Indexes one stream for as long as it has the job."""
+
+    def __init__(
+        self, settings: SearchSettings, source: EventSource, blobs: Blobs, rows: Rows, engine: ShardEngine,
+        fields: Fields, save: Save, env: Env, worker: Worker, directory: Path, state: bytes = b"",
+        statistics: IndexStatistics | None = None,
+    ) -> None:  # fmt: skip
+        """`state`: as it was saved last.  `worker`: runs what blocks; it belongs to the caller.  `directory`: for
+        directories of shards, of this indexer alone.  Raises Corrupt."""
+        self.settings = settings
+        self.state = IndexState.decode(state)
+        self.shards: list[Shard] = []
+        self.statistics = statistics or IndexStatistics()
+        self._source = source
+        self._blobs = blobs
+        self._rows = rows
+        self._engine = engine
+        self._fields = fields
+        self._save = save
+        self._env = env
+        self._worker = worker
+        self._directory = directory
+        self._growing: _Growing | None = None
+        self._added: Uncommitted | None = None
+        self._count = 0  # of documents, to tell events of one millisecond apart
+        self._committed_at = self._housekept_at = self._collected_at = env.clock.monotonic()
+        self._appended: tuple[float, int] | None = None
+        self._is_at_tail = False
+        # Blobs that nothing refers to, and since when that is known.
+        self._old: dict[str, float] = {}
+
+    def __repr__(self) -> str:
+        return f"<Indexer of {self._source.stream}, at {self.state.cut}>"
+
+    async def run(self) -> None:
+        """Index until the job is another worker's.  Raises Fenced, Unavailable, Invalid, NotFound, Corrupt, OSError."""
+        try:
+            cut = await self._take_over()
+            async with aclosing(self._source.follow(cut)) as slices:
+                async for found in slices:
+                    await self._step(found)
+        finally:
+            await self._drop_growing()
+
+    async def _step(self, found: EventSlice | None) -> None:
+        now = self._env.clock.monotonic()
+        if found is None:
+            self._is_at_tail = True
+        else:
+            await self._take(found)
+        added = self._added
+        waited = now - self._committed_at >= self.settings.interval_seconds
+        if added is not None and (waited or added.size >= MAX_UNCOMMITTED_BYTES):
+            await self._commit(added)
+        if now - self._housekept_at >= HOUSEKEEPING_SECONDS:
+            self._housekept_at = now
+            await self._keep_house()
+
+    # -- taking over ----------------------------------------------------------------------------------
+
+    async def _take_over(self) -> StreamCut:
+        """Return the cut to go on at, with the shards as they were stored."""
+        stream_id = await self._source.identity()
+        if self.state.stream_id != stream_id or self.state.cut is None:
+            cut = await self._source.edge(self.settings.start)
+            await self._store(IndexState(stream_id, cut))
+        await self._register()
+        state = self.state
+        if state.closed is not None:
+            self.shards = decode_shards(await read_file(self._blobs, state.closed))
+        if state.growing is not None and state.growing.files:
+            await self._resume(state.growing)
+        self._note()
+        assert state.cut is not None
+        return state.cut
+
+    async def _register(self) -> None:
+        """Enter the index for the sweep, before it has any blob."""
+        key, value = REGISTERED + self.state.stream_id.encode(), str(self._source.stream).encode()
+        (found,) = await self._rows.get([key])
+        try:
+            await self._rows.put(key, value, None if found is None else found[1])
+        except Conflict:
+            raise Unavailable(f"the index of {self._source.stream} is entered by another process; try again") from None
+
+    async def _resume(self, shard: Shard) -> None:
+        directory = self._new_directory()
+        try:
+            await download(self._blobs, shard.files, directory, self._env.files, self._worker)
+            maker = await self._run(partial(self._fields.maker, shard.mapping))
+            writer: ShardWriter = await self._run(partial(self._engine.resume, directory, shard.mapping))
+        except BaseException:
+            await self._run(partial(self._engine.discard, directory))
+            raise
+        self._growing = _Growing(shard, shard.files[0].blob, directory, writer, maker)
+        self._count = shard.events
+
+    def _new_directory(self) -> Path:
+        return self._directory / self._env.random.bytes(8).hex()
+
+    # -- events ---------------------------------------------------------------------------------------
+
+    async def _take(self, found: EventSlice) -> None:
+        """Add the events of a slice to the growing shard."""
+        before = self.state.cut if self._added is None else self._added.end
+        assert before is not None
+        if self._added is None:
+            self._added = Uncommitted(found.end)
+        if found.events:
+            growing = self._growing or await self._open(found.events)
+            appended_ms = await self._appended_ms(before)
+            await self._run(partial(self._add, growing, found, appended_ms, self._added))
+        self._added.end = found.end
+        self._added.lost_bytes += found.lost_bytes
+        self._added.size += sum(map(len, found.events))
+        self._is_at_tail = False
+
+    async def _open(self, events: Sequence[bytes]) -> _Growing:
+        """Make a new shard."""
+        mapping = self.settings.mapping
+        if mapping is None:
+            before = self.shards[-1].mapping if self.shards else None
+            found = await self._run(partial(self._fields.infer, events[:MAX_INFERRED_EVENTS]))
+            mapping = index_plan.merged(before, found)
+        directory = self._new_directory()
+        maker = await self._run(partial(self._fields.maker, mapping))
+        writer: ShardWriter = await self._run(partial(self._engine.create, directory, mapping))
+        assert self.state.cut is not None
+        shard_id, now_ms = self._env.random.bytes(8).hex(), self._env.clock.wall_ms()
+        shard = Shard(shard_id, mapping, 0, 0, 0, self.state.cut, (), opened_ms=now_ms)
+        self._growing = _Growing(shard, self._new_blob(), directory, writer, maker)
+        return self._growing
+
+    async def _appended_ms(self, before: StreamCut) -> int:
+        """Return about when events behind a cut were appended.  At the tail: now."""
+        now = self._env.clock.monotonic()
+        if self._is_at_tail:
+            self._appended = None
+            return self._env.clock.wall_ms()
+        if self._appended is None or now - self._appended[0] >= APPENDED_SECONDS:
+            self._appended = now, await self._source.appended_ms(before)
+        return self._appended[1]
+
+    def _add(self, growing: _Growing, found: EventSlice, appended_ms: int, added: Uncommitted) -> None:
+        """Make documents of events, and add them to a shard (on the worker)."""
+        documents, times = [], []
+        for offset, event in zip(found.offsets, found.events, strict=True):
+            document = growing.maker.document(event)
+            time_ms = appended_ms if document.time_ms is None else document.time_ms
+            time_ms = min(max(time_ms, -_MAX_MS), _MAX_MS)
+            order_key = time_ms << _TIE_BITS | self._count & _TIES
+            self._count += 1
+            documents.append(Indexed(Place(found.segment, offset), order_key, document))
+            times.append(time_ms)
+            added.partly += bool(document.problem)
+        growing.writer.add(documents)
+        added.add_times(times)
+
+    # -- commits --------------------------------------------------------------------------------------
+
+    async def _commit(self, added: Uncommitted) -> None:
+        """Store what was added, and the cut behind it, in one step."""
+        growing, now_ms = self._growing, self._env.clock.wall_ms()
+        if growing is None:  # nothing but truncated bytes was read
+            state = index_plan.committed(self.state, added, None, (), self._closed_bytes(), now_ms)
+        else:
+            names, contents = await self._run(partial(growing.writer.commit, frozenset(growing.stored)))
+            files = await self._uploaded(growing.blob, names, contents, growing.stored)
+            state = index_plan.committed(self.state, added, growing.shard, files, self._closed_bytes(), now_ms)
+        await self._store(state)
+        self._added = None
+        self._committed_at = self._env.clock.monotonic()
+        if growing is not None:
+            assert state.growing is not None
+            growing.shard = state.growing
+            growing.stored = {file.name: file for file in state.growing.files}
+        statistics = self.statistics
+        statistics.commits += 1
+        statistics.events += added.events
+        statistics.partly += added.partly
+        statistics.lost_bytes += added.lost_bytes
+        self._note()
+        await self._note_lag()
+        await self._close_if_due()
+
+    async def _uploaded(
+        self, blob: str, names: Sequence[str], contents: Mapping[str, Buffer], stored: Mapping[str, Any]
+    ) -> list[Any]:
+        """Upload new files, and return all files of a shard in order."""
+        found = dict(stored) | {file.name: file for file in await upload(self._blobs, blob, contents)}
+        return [found[name] for name in names]
+
+    async def _close_if_due(self) -> None:
+        state, now_ms = self.state, self._env.clock.wall_ms()
+        if state.growing is not None and index_plan.is_due_to_close(state.growing, len(state.encode()), now_ms):
+            await self._close_shard()
+
+    async def _close_shard(self) -> None:
+        """Merge the growing shard, and store it in a blob of its own: the one in which it grew has many old files."""
+        growing = self._growing
+        assert growing is not None
+        await self._run(growing.writer.merge)
+        names, contents = await self._run(partial(growing.writer.commit, frozenset()))
+        files = await self._uploaded(self._new_blob(), names, contents, {})
+        shard = replace(growing.shard, files=tuple(files), closed=True)
+        await self._store_shards([*self.shards, shard], None)
+        await self._drop_growing()
+
+    async def _store_shards(self, shards: list[Shard], growing: Shard | None) -> None:
+        closed = None
+        if shards:
+            (closed,) = await upload(self._blobs, self._new_blob(), {"shards": encode_shards(shards)})
+        stored_bytes = _bytes_of(shards) + (0 if growing is None else index_plan.length_of(growing.files))
+        await self._store(
+            replace(self.state, closed=closed, closed_shards=len(shards), growing=growing, stored_bytes=stored_bytes)
+        )
+        self.shards = shards
+        self._note()
+
+    async def _store(self, state: IndexState) -> None:
+        await self._save(state.encode(), state.cut)
+        self.state = state
+
+    def _new_blob(self) -> str:
+        return f"{self.state.stream_id}/{self._env.random.bytes(12).hex()}"
+
+    def _closed_bytes(self) -> int:
+        return _bytes_of(self.shards)
+
+    # -- what is old ----------------------------------------------------------------------------------
+
+    async def _keep_house(self) -> None:
+        """Close a shard that is old, drop those whose events are truncated, and delete old blobs."""
+        if self._added is None:
+            await self._close_if_due()
+        kept = list(self.shards)
+        while kept and await self._source.is_truncated(kept[0].end):
+            del kept[0]
+        if len(kept) != len(self.shards):
+            _log.info("%d shards of %s are truncated", len(self.shards) - len(kept), self._source.stream)
+            await self._store_shards(kept, self.state.growing)
+        else:
+            # An index that was deleted, and made again, shows at a save only; without events there may be none.
+            await self._store(self.state)
+        await self._note_lag()
+        now = self._env.clock.monotonic()
+        if now - self._collected_at >= GARBAGE_SECONDS:
+            self._collected_at = now
+            await self._collect(now)
+
+    async def _collect(self, now: float) -> None:
+        """Delete blobs to which nothing has referred for long."""
+        needed = index_plan.blobs_of(self.state, self.shards)
+        if self._growing is not None:
+            needed.add(self._growing.blob)
+        found = set(await self._blobs.names(f"{self.state.stream_id}/")) - needed
+        self._old = {name: self._old.get(name, now) for name in found}
+        due = [name for name, since in self._old.items() if now - since >= OLD_BLOB_SECONDS]
+        if due:
+            # Nobody else has the job, so nobody has made a blob that was listed.
+            await self._store(self.state)
+            for name in due:
+                await self._blobs.delete(name)
+                del self._old[name]
+
+    # -- the world ------------------------------------------------------------------------------------
+
+    def _note(self) -> None:
+        statistics, state = self.statistics, self.state
+        statistics.shards = len(self.shards) + (state.growing is not None)
+        statistics.index_bytes = state.stored_bytes
+        statistics.committed_ms = state.committed_ms
+
+    async def _note_lag(self) -> None:
+        statistics, cut = self.statistics, self.state.cut
+        assert cut is not None
+        statistics.lag_bytes = await self._source.bytes_behind(cut)
+        if not statistics.lag_bytes:
+            statistics.behind_since_ms = None
+        elif statistics.behind_since_ms is None or not self._is_at_tail:
+            appended = self._appended
+            statistics.behind_since_ms = self._env.clock.wall_ms() if appended is None else appended[1]
+
+    async def _drop_growing(self) -> None:
+        growing, self._growing = self._growing, None
+        if growing is not None:
+            await self._run(growing.writer.close)
+            await self._run(partial(self._engine.discard, growing.directory))
+
+    async def _run(self, call: Callable[[], Any]) -> Any:
+        return await self._worker.run(call)
+
+
+def _bytes_of(shards: Sequence[Shard]) -> int:
+    return sum(index_plan.length_of(shard.files) for shard in shards)

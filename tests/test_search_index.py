@@ -1,0 +1,174 @@
+"""The index of a stream on a real node: events are in it within its interval, however often the node starts again."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+import sarit
+from sarit.client.aio import connect
+from sarit.controller.jobs import JobKey, JobTable
+from sarit.core.names import StreamName
+from sarit.env.real import real_env
+from sarit.process.settings import NodeConfig
+from sarit.process.standalone import open_node
+from sarit.search.documents import Place
+from sarit.search.ports import ShardQuestion
+from sarit.search.query import ALL_TEXT, Everything, Term
+from sarit.search.settings import SEARCH_JOB, SEARCH_KIND, SearchSettings
+from sarit.search.shard_files import download, read_file
+from sarit.search.state import IndexState, decode_shards
+from tests.limits import HANG_SECONDS
+
+NAME = StreamName("shop", "orders")
+KEY = JobKey(SEARCH_KIND, NAME, SEARCH_JOB)
+EVER = (-(1 << 63), 1 << 63)
+SOON = SearchSettings(interval_seconds=1).encode()
+
+
+def on_node(path, work):
+    async def main():
+        env = real_env()
+        node = await open_node(NodeConfig(str(path), controller_port=0, store_port=0, jobs=True).validated(), env)
+        await node.start()
+        try:
+            async with asyncio.timeout(HANG_SECONDS), connect(f"127.0.0.1:{node.controller_port}") as client:
+                return await work(node, client)
+        finally:
+            await node.stop()
+
+    return asyncio.run(main())
+
+
+async def state_of(node) -> IndexState:
+    found = await JobTable(node.controller.catalog).find(KEY)
+    return IndexState() if found is None else IndexState.decode(found.job.state)
+
+
+async def indexed(node, events: int) -> IndexState:
+    """Wait until the index has so many events."""
+    while (found := await state_of(node)).events < events:
+        await asyncio.sleep(0.05)
+    return found
+
+
+async def hits(node, tmp_path, query=Everything()):
+    """Return what an index finds, by the state of its job and its blobs alone."""
+    site, state, worker = node.controller_role.site, await state_of(node), real_env().threads.worker("test")
+    shards = [] if state.closed is None else decode_shards(await read_file(site.blobs, state.closed))
+    found = []
+    for number, shard in enumerate([*shards, *([state.growing] if state.growing else [])]):
+        directory = tmp_path / f"copy-{state.commits}-{number}-{query}"[:80]
+        await download(site.blobs, shard.files, directory, real_env().files, worker)
+        reader = site.engine().open(directory, shard.mapping)
+        found += reader.search(ShardQuestion(query, *EVER, "oldest", 10**6)).hits
+        reader.close()
+    await worker.close()
+    return found
+
+
+async def places(client) -> set[Place]:
+    """Return where the events of the stream are, by reading them."""
+    found = set()
+    async with client.reader(str(NAME), start="head", end="tail") as reader:
+        while (batch := await reader.read_arrow()) is not None:
+            found |= {Place(*pair) for pair in zip(batch["segment"].to_pylist(), batch["offset"].to_pylist(), strict=True)}
+    return found
+
+
+async def write(client, *events: bytes) -> None:
+    async with client.writer(str(NAME)) as writer:
+        for number, event in enumerate(events):
+            writer.write(event, f"key {number}")
+        await writer.flush()
+
+
+def test_events_are_in_the_index_and_stay_there(tmp_path):
+    data = tmp_path / "node"
+
+    async def first(node, client):
+        await client.create_scope("shop")
+        await client.create_stream(str(NAME), segments=3)
+        await write(client, *(b"payment %d failed" % number for number in range(100)))
+        assert await client.stream(str(NAME)).create_job(SEARCH_KIND, SOON, SEARCH_JOB)
+        state = await indexed(node, 100)
+        assert {hit.place for hit in await hits(node, tmp_path)} == await places(client)
+        (job,) = await client.stream(str(NAME)).jobs()
+        assert (job.state["events"], job.state["shards"], job.problem) == ("100", "1", "")
+        await write(client, b"one more")
+        assert (await indexed(node, 101)).commits > state.commits
+
+    async def second(node, client):
+        # The node was stopped: its files are gone, and the index goes on with those that are stored.
+        await write(client, b"another one")
+        state = await indexed(node, 102)
+        assert state.growing.events == 102
+        assert {hit.place for hit in await hits(node, tmp_path)} == await places(client)
+        assert len(await hits(node, tmp_path, Term(ALL_TEXT, "one"))) == 2
+        assert len(await hits(node, tmp_path, Term(ALL_TEXT, "failed"))) == 100
+
+    on_node(data, first)
+    on_node(data, second)
+
+
+def test_scaled_and_truncated_stream_is_indexed_as_far_as_it_is_there(tmp_path):
+    async def work(node, client):
+        await client.create_scope("shop")
+        await client.create_stream(str(NAME), segments=1)
+        stream = client.stream(str(NAME))
+        await write(client, *[b"before the cut"] * 10)
+        cut = await client.stream_cut_tail(str(NAME))
+        await write(client, *[b"after the cut"] * 10)
+        await client.truncate_stream(str(NAME), cut=cut)
+        assert await stream.scale(2)
+        await write(client, *[b"after the scale"] * 10)
+        assert await stream.create_job(SEARCH_KIND, SOON, SEARCH_JOB)
+        await indexed(node, 20)
+        assert {hit.place for hit in await hits(node, tmp_path)} == await places(client)
+
+    on_node(tmp_path / "node", work)
+
+
+def test_index_of_a_stream_that_is_not_searchable_any_more_is_deleted(tmp_path, monkeypatch):
+    monkeypatch.setattr("sarit.search.indexer.HOUSEKEEPING_SECONDS", 0.5)
+
+    async def work(node, client):
+        site = node.controller_role.site
+        await site.sweep_once()
+        await client.create_scope("shop")
+        await client.create_stream(str(NAME), segments=1)
+        await write(client, b"one")
+        stream = client.stream(str(NAME))
+        await stream.create_job(SEARCH_KIND, SOON, SEARCH_JOB)
+        await indexed(node, 1)
+        await site.sweep_once()
+        (blob,) = await site.blobs.names("")
+        await stream.delete_job(SEARCH_KIND, SEARCH_JOB)
+        await site.sweep_once()
+        assert await site.blobs.names("") == []
+        with pytest.raises(sarit.NotFound):
+            await site.blobs.read(blob, 0, 1)
+        assert await site.rows.scan(b"i/") == []
+        # It can be made again.
+        await stream.create_job(SEARCH_KIND, SOON, SEARCH_JOB)
+        await indexed(node, 1)
+        assert len(await hits(node, tmp_path)) == 1
+        await client.seal_stream(str(NAME))
+        await client.delete_stream(str(NAME))
+        await site.sweep_once()
+        assert await site.blobs.names("") == []
+
+    on_node(tmp_path / "node", work)
+
+
+def test_settings_that_no_index_takes_are_refused(tmp_path):
+    async def work(node, client):
+        await client.create_scope("shop")
+        await client.create_stream(str(NAME), segments=1)
+        with pytest.raises(sarit.Invalid, match="is named index, not main"):
+            await client.stream(str(NAME)).create_job(SEARCH_KIND, b"{}")
+        with pytest.raises(sarit.Invalid, match="unknown field"):
+            await client.stream(str(NAME)).create_job(SEARCH_KIND, b'{"x": 1}', SEARCH_JOB)
+
+    on_node(tmp_path / "node", work)
