@@ -24,6 +24,7 @@ from tests.limits import HANG_SECONDS
 NAME = StreamName("shop", "orders")
 KEY = JobKey(SEARCH_KIND, NAME, SEARCH_JOB)
 EVER = (-(1 << 63), 1 << 63)
+EVERYTHING = Everything()
 SOON = SearchSettings(interval_seconds=1).encode()
 
 
@@ -53,7 +54,7 @@ async def indexed(node, events: int) -> IndexState:
     return found
 
 
-async def hits(node, tmp_path, query=Everything()):
+async def hits(node, tmp_path, query=EVERYTHING):
     """Return what an index finds, by the state of its job and its blobs alone."""
     site, state, worker = node.controller_role.site, await state_of(node), real_env().threads.worker("test")
     shards = [] if state.closed is None else decode_shards(await read_file(site.blobs, state.closed))
@@ -73,7 +74,8 @@ async def places(client) -> set[Place]:
     found = set()
     async with client.reader(str(NAME), start="head", end="tail") as reader:
         while (batch := await reader.read_arrow()) is not None:
-            found |= {Place(*pair) for pair in zip(batch["segment"].to_pylist(), batch["offset"].to_pylist(), strict=True)}
+            columns = batch["segment"].to_pylist(), batch["offset"].to_pylist()
+            found |= {Place(*pair) for pair in zip(*columns, strict=True)}
     return found
 
 

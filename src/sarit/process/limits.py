@@ -149,11 +149,11 @@ JOB_HOLDER_GRACE_SECONDS: Final = 60.0
 # How a job reads a stream beside the writers that its process may serve: in small pieces, with a rest after each.
 JOB_READ_BYTES: Final = 256 * KIB
 MAX_JOB_REST_SECONDS: Final = 0.1
-SEARCH_PIECE_BYTES: Final = MIB  # of the files of an index, in one write to a segment or read of it
-SEARCH_PIECES_AT_ONCE: Final = 8
+BLOB_PIECE_BYTES: Final = MIB  # of the files of an index, in one write to a segment or read of it
+BLOB_PIECES_AT_ONCE: Final = 8
 INDEX_SWEEP_SECONDS: Final = 600.0  # between looks for indexes of streams that are not searchable any more
 MAX_BLOB_APPEND_ATTEMPTS: Final = 10  # while others append to the same blob
-EVENT_POLL_SECONDS: Final = 0.5  # after which an indexer is told that there is nothing at hand
+EVENT_POLL_SECONDS: Final = 0.5  # after which an indexer gets to know that nothing is at hand
 EVENT_REST_SHARE: Final = 0.25  # of the time that events have taken, for what else the process does
 
 # -- committers of tables: recorded cuts that are searched for the time of a position -------------

@@ -29,8 +29,8 @@ from sarit.core.repeated_log import RepeatedLog
 from sarit.process.limits import (
     INDEX_SWEEP_SECONDS,
     MAX_BLOB_APPEND_ATTEMPTS,
-    SEARCH_PIECE_BYTES,
-    SEARCH_PIECES_AT_ONCE,
+    BLOB_PIECE_BYTES,
+    BLOB_PIECES_AT_ONCE,
 )
 from sarit.wire.limits import NO_VERSION
 
@@ -231,8 +231,8 @@ class SegmentBlobs:
     async def _append_at(self, segment: str, offset: int, content: bytes) -> None:
         """Append bytes at an offset.  Raises Conflict, NotFound, Unavailable."""
         pieces = [(segment, offset + at, content[at : at + size]) for at, size in _pieces(len(content))]
-        for at in range(0, len(pieces), SEARCH_PIECES_AT_ONCE):
-            outcomes = await self._segments.append_at_many(pieces[at : at + SEARCH_PIECES_AT_ONCE], begin_events=False)
+        for at in range(0, len(pieces), BLOB_PIECES_AT_ONCE):
+            outcomes = await self._segments.append_at_many(pieces[at : at + BLOB_PIECES_AT_ONCE], begin_events=False)
             for outcome in outcomes:
                 if not isinstance(outcome, int):
                     raise outcome
@@ -242,8 +242,8 @@ class SegmentBlobs:
         segment = _segment(name)
         ranges = [(segment, offset + at, size) for at, size in _pieces(length)]
         found: list[bytes] = []
-        for at in range(0, len(ranges), SEARCH_PIECES_AT_ONCE):
-            asked = ranges[at : at + SEARCH_PIECES_AT_ONCE]
+        for at in range(0, len(ranges), BLOB_PIECES_AT_ONCE):
+            asked = ranges[at : at + BLOB_PIECES_AT_ONCE]
             for (_, begin, size), piece in zip(asked, await self._segments.read_many(asked), strict=True):
                 if not isinstance(piece, bytes):
                     raise piece
@@ -281,5 +281,5 @@ def _segment(blob: str) -> str:
 
 
 def _pieces(length: int) -> Iterator[tuple[int, int]]:
-    for at in range(0, length, SEARCH_PIECE_BYTES):
-        yield at, min(SEARCH_PIECE_BYTES, length - at)
+    for at in range(0, length, BLOB_PIECE_BYTES):
+        yield at, min(BLOB_PIECE_BYTES, length - at)

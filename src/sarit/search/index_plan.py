@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Uncommitted:
-    """What was added to a shard since its last commit.
+    """The events that were added to a shard since its last commit.
 
     `end`: the cut behind it.  `size`: bytes of its events.  `first_ms`, `last_ms`: of those with a time; 0 if there is
     no event."""

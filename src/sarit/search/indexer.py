@@ -67,7 +67,7 @@ class Maker(Protocol):
 
 
 class Fields(Protocol):
-    """What an indexer has to know about the fields of events.  Calls compute: make them on a worker."""
+    """The fields of the events of a stream.  Calls compute: make them on a worker."""
 
     def maker(self, mapping: FieldMapping) -> Maker:
         """Return what makes documents with the fields of a mapping."""

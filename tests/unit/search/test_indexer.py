@@ -67,7 +67,7 @@ def test_process_that_ends_anywhere_loses_and_repeats_nothing(tmp_path, monkeypa
     async def life(world, kill_at):
         world.kill_at, world.passed, world.failure = kill_at, 0, failure
         ended = 0
-        for part in range(6):
+        for part in range(4):
             world.stream.write(*(b"event %d %d" % (part, number) for number in range(3)), segment=part % 2)
             while True:
                 try:
@@ -82,8 +82,8 @@ def test_process_that_ends_anywhere_loses_and_repeats_nothing(tmp_path, monkeypa
         assert await life(whole, None) == 0
         gates = whole.passed
         assert await whole.places() == whole.stream.places()
-        assert len(await whole.shards()) >= 3
-        assert gates > 50
+        assert len(await whole.shards()) >= 2
+        assert gates > 40
         ended = 0
         for at in range(1, gates + 1):
             world = World(tmp_path / str(at))

@@ -1,34 +1,26 @@
-"""The fields of events of streams, for indexers (`search/indexer.py`)."""
+"""The fields of the events of streams, for indexers (`search/indexer.py`)."""
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from sarit.search.documents import Document
+from sarit.search.document_maker import DocumentMaker
 from sarit.search.mapping import Mapping
-from sarit.search.query import ALL_TEXT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_WORDS: Final = re.compile(r"[^\W_]+")
-
 
 class EventFields:
-    """The words of events."""
+    """Makes documents of events, and finds out which fields they have."""
 
     def __repr__(self) -> str:
         return "<EventFields>"
 
-    def maker(self, mapping: Mapping) -> EventFields:
+    def maker(self, mapping: Mapping) -> DocumentMaker:
         """Return what makes documents with the fields of a mapping."""
-        return self
+        return DocumentMaker(mapping)
 
     def infer(self, events: Sequence[bytes]) -> Mapping:
         """Return the fields of some events."""
         return Mapping()
-
-    def document(self, event: bytes) -> Document:
-        """Return the document of an event."""
-        return Document({ALL_TEXT: [_WORDS.findall(event.decode(errors="replace").lower())]})
