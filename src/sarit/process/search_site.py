@@ -27,10 +27,10 @@ from sarit.core.limits import NOT_EXISTS
 from sarit.core.names import SYSTEM_SCOPE, SegmentId, segment_name
 from sarit.core.repeated_log import RepeatedLog
 from sarit.process.limits import (
-    INDEX_SWEEP_SECONDS,
-    MAX_BLOB_APPEND_ATTEMPTS,
     BLOB_PIECE_BYTES,
     BLOB_PIECES_AT_ONCE,
+    INDEX_SWEEP_SECONDS,
+    MAX_BLOB_APPEND_ATTEMPTS,
 )
 from sarit.wire.limits import NO_VERSION
 
