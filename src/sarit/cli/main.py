@@ -38,6 +38,7 @@ _NOUNS = {
     "group": ("sarit.cli.group:group", "Create, list, inspect, checkpoint, reset and delete reader groups."),
     "write": ("sarit.cli.write:write", "Write events from a file or standard input."),
     "read": ("sarit.cli.read:read", "Print a stream's events."),
+    "search": ("sarit.cli.search:search", "Print the events of a stream that match a query."),
     "query": ("sarit.cli.query:query", "Answer a SELECT over streams."),
     "doctor": ("sarit.cli.doctor:doctor", "Examine this machine: limits, disks, ports, addresses, storage."),
     "top": ("sarit.cli.top:top", "Show what processes do now, live."),

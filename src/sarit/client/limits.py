@@ -127,6 +127,14 @@ SEARCH_REGEX_COST: Final = 64 * MIB
 SEARCH_JSON_BYTES: Final = MIB  # of a document that is parsed
 SEARCH_FIRST_TIME_STEP_MS: Final = 60_000  # doubles until a recorded cut lies behind the time
 SEARCH_RECORDING_MS: Final = 10_000  # which recording a cut takes at most
+SEARCH_SAMPLE_BYTES: Final = 4 * MIB  # of events of which a mapping is inferred
+SEARCH_SAMPLE_SECONDS: Final = 5.0  # without an event, until the sample is what there is
+SEARCH_TIMES: Final = 32  # places of a range of which the time is asked for
+SEARCH_TIMES_AT_ONCE: Final = 8
+SEARCH_EARLY_MS: Final = 300_000  # by which an event may be written before its own time, and is found by a scan
+SEARCH_LATE_MS: Final = 3_600_000  # by which it may be written after its own time
+SEARCH_MAX_HITS: Final = 10_000  # of one search
+SEARCH_HIT_BYTES: Final = 64 * MIB  # of the hits that a scan keeps
 
 # -- client: blocking --------------------------------------------------------------------------
 # How long what was cancelled may take to end: an interrupted call, and all that runs when the loop ends.

@@ -11,6 +11,9 @@ MAX_MAPPED_FIELDS: Final = 200  # of one stream
 MAX_FIELD_PATH_CHARACTERS: Final = 256  # of the path of one field
 MAX_SEARCH_SETTINGS_BYTES: Final = 14 * KIB  # of the settings of one index, which are those of its job
 
+MAX_SAMPLED_EVENTS: Final = 1000  # of which a mapping is inferred
+MAX_INFERRED_MAPPING_BYTES: Final = 12 * KIB  # of the fields of one as JSON: the state of an indexer has it
+
 # -- documents -------------------------------------------------------------------------------------
 # Of the first bytes of an event only; the rest is not searched, and the event is counted.
 MAX_DOCUMENT_BYTES: Final = 1 * MIB

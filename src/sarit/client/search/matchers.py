@@ -39,10 +39,13 @@ _JSON_BEGINS: Final = re.compile(rb"\s*[\[{]")
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """The matching events of a slice, by their places in it; `partly`: how many events were not matched as a whole."""
+    """The matching events of a slice, by their places in it; `partly`: how many events were not matched as a whole.
+
+    `times`: of each of the matching events, in milliseconds since 1970, or None; empty: the matcher knows no times."""
 
     places: Sequence[int]
     partly: int = 0
+    times: Sequence[int | None] = ()
 
 
 class Matcher(Protocol):

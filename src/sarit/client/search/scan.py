@@ -11,6 +11,7 @@ import asyncio
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 from sarit.client.core.segments import segment_infos
@@ -51,10 +52,12 @@ class ScanBounds:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """An event that matches, and where it is."""
+    """An event that matches, and where it is.  `time_ms`: when it happened, since 1970; None: the matcher does not know
+    it."""
 
     pointer: EventPointer
     event: bytes
+    time_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +165,7 @@ def _next(step: Step, part: _Slice, matched: Matched, position: StreamCut, bound
         ended = Ended.BYTES
     hits = tuple(
         Hit(EventPointer(position.stream, part.segment, part.offsets[place], part.end_of(place) - part.offsets[place]),
-            part.events[place])
-        for place in places
+            part.events[place], time_ms)
+        for place, time_ms in zip(places, matched.times or repeat(None), strict=False)
     )  # fmt: skip
     return Step(hits, position, step.events + taken, size, step.partly + matched.partly, ended)

@@ -1,0 +1,195 @@
+"""`sarit search`: the events of a stream that match a query."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from sarit.cli import envelopes
+from sarit.cli.contexts import registry_for
+from sarit.cli.names import STREAM
+from sarit.cli.near_names import NamedCommand
+from sarit.cli.option_types import Memory
+from sarit.cli.options import controller_option, format_option
+from sarit.cli.pipes import end_interrupted
+from sarit.cli.progress import Bar
+from sarit.client.limits import SEARCH_MAX_HITS
+from sarit.core import cuts
+from sarit.core.properties import CONFLUENT, PRAVEGA, SCHEMA_HEADER
+from sarit.core.times import parse_time
+from sarit.env.real import RealClock
+
+if TYPE_CHECKING:
+    from sarit.client.aio import Client
+    from sarit.client.search.query_scan import ScanQuestion, ScanState
+    from sarit.core.names import StreamName
+    from sarit.search.document_maker import Decode
+
+_MICROS_PER_MILLI: Final = 1000
+
+
+@click.command(cls=NamedCommand)
+@click.argument("name", type=STREAM)
+@click.argument("query")
+@click.option(
+    "--from",
+    "start",
+    default="head",
+    show_default=True,
+    metavar="head|TIME|CUT",
+    help='The earliest time of events ("-1h", "2026-01-31T12:00:00Z"), or where to begin to read.',
+)
+@click.option("--to", "end", default="tail", show_default=True, metavar="tail|TIME|CUT", help="The time to end at.")
+@click.option("--limit", type=click.IntRange(0, SEARCH_MAX_HITS), default=20, show_default=True, help="Of events.")
+@click.option(
+    "--sort", type=click.Choice(["newest", "oldest"]), default="newest", show_default=True, help="Which come first."
+)
+@click.option("--count", is_flag=True, help="Print how many events match, and none of them.")
+@click.option("--scan", is_flag=True, help="Read the events, also where the stream has an index.")
+@click.option(
+    "--limit-bytes", type=Memory(), help="End a scan after so many bytes, and say where to go on.  [default: no bound]"
+)
+@click.option("--registry", metavar="URL", help="Where the schemas of the stream are, as of `sarit schema`.")
+@controller_option
+@format_option
+def search(
+    name: StreamName,
+    query: str,
+    start: str,
+    end: str,
+    limit: int,
+    sort: str,
+    count: bool,
+    scan: bool,
+    limit_bytes: int | None,
+    registry: str | None,
+    controller: str,
+    output: str,
+) -> None:
+    """Print the events of SCOPE/STREAM that match QUERY, newest first.
+
+    QUERY has words, which have to be there all: `error timeout`.  `a OR b`, `NOT c` or `-c`, and parentheses;
+    "words in order" in double quotes; beginnings of words, `time*`; fields of JSON documents, `level:ERROR`,
+    `took:>=5`, `took:[1 TO 5]`, `user.name:*`.  `*` is every event.
+
+    Without an index all events of the range of times are read first, since those of parallel segments come in no order
+    of time.  Their times are those that documents or envelopes say, or about those of writing.  With --to TIME, events
+    that were written more than an hour after their time are not found.  Ctrl-C shows what was found so far, and how to
+    go on.
+    """
+    answer = _Answer()
+    interrupted = False
+    try:
+        asyncio.run(_scan(controller, name, _Choices(query, start, end, 0 if count else limit, sort), limit_bytes,
+                          registry_for(click.get_current_context(), registry), answer))  # fmt: skip
+    except KeyboardInterrupt:
+        interrupted = True
+    if answer.state is not None:
+        _print(answer.state, name, output, count=count)
+    if interrupted:
+        end_interrupted()
+
+
+@dataclass(frozen=True, slots=True)
+class _Choices:
+    """The options that say what is searched for."""
+
+    query: str
+    start: str
+    end: str
+    limit: int
+    sort: str
+
+
+@dataclass(slots=True)
+class _Answer:
+    """How far a scan has come; None: nowhere."""
+
+    state: ScanState | None = None
+
+
+async def _scan(
+    controller: str, name: StreamName, choices: _Choices, limit_bytes: int | None, registry: str, answer: _Answer
+) -> None:
+    from sarit.client import aio
+    from sarit.client.search.query_scan import scan_query
+
+    bar = Bar()
+    try:
+        async with await aio.connect(controller) as client:
+            question = await _question(client, name, choices, registry)
+            if limit_bytes is not None:
+                question = replace(question, bounds=replace(question.bounds, bytes=limit_bytes))
+            done = 0
+            async with aclosing(scan_query(client.session, name, question)) as states:
+                async for state in states:
+                    if answer.state is None:
+                        bar.begin("searching", state.range_bytes)
+                    answer.state = state
+                    bar.add(state.bytes - done)
+                    done = state.bytes
+    finally:
+        bar.end()
+
+
+async def _question(client: Client, name: StreamName, choices: _Choices, registry: str) -> ScanQuestion:
+    """Return the question that the options ask.  Raises Invalid, NotFound."""
+    from sarit.client.search.query_scan import ScanQuestion
+
+    asked = ScanQuestion(choices.query, sort=choices.sort, limit=choices.limit)
+    now_ms = RealClock().wall_ms()
+    if _is_time(choices.start):
+        asked = replace(asked, from_ms=parse_time(choices.start, now_ms))
+    elif choices.start != "head":
+        asked = replace(asked, start=await client.cut(name, choices.start))
+    if _is_time(choices.end):
+        asked = replace(asked, to_ms=parse_time(choices.end, now_ms))
+    elif choices.end != "tail":
+        asked = replace(asked, end=await client.cut(name, choices.end))
+    header = (await client.stream(name).properties()).get(SCHEMA_HEADER, "")
+    return replace(asked, decode=_decode(name, header, registry)) if header in (CONFLUENT, PRAVEGA) else asked
+
+
+def _decode(name: StreamName, header: str, registry: str) -> Decode:
+    """Return what makes documents of payloads with a header."""
+    from sarit.cli.event_decoder import header_of
+    from sarit.search.schema_documents import SchemaDocuments
+
+    return SchemaDocuments(header, header_of(name, {SCHEMA_HEADER: header}, registry, None).reader, RealClock())
+
+
+def _is_time(text: str) -> bool:
+    return text[:1].isdigit() or text.startswith("-") or text == "now"
+
+
+def _print(state: ScanState, name: StreamName, output: str, *, count: bool) -> None:
+    """Print what was found, and on standard error what that is of."""
+    if count:
+        click.echo(json.dumps({"total": state.total}) if output == "json" else state.total)
+    for found in state.hits:
+        event, pointer = found.hit.event, found.hit.pointer
+        time = envelopes.text_of_time(found.time_ms * _MICROS_PER_MILLI)
+        if output == "json":
+            row: dict[str, Any] = {"time": time, "segment": str(pointer.segment), "offset": pointer.offset}
+            click.echo(json.dumps(row | envelopes.bytes_field("event", event)))
+        else:
+            click.echo(f"{time}  {event.decode(errors='replace')}")
+    sys.stdout.flush()
+    shown = f"of which {len(state.hits):,} are shown"
+    click.echo(f"sarit: {state.total:,} of {state.events:,} events match, {shown}", err=True)
+    if state.partly:
+        click.echo(f"sarit: of {state.partly:,} events only a part was searched, or they have a field of another kind",
+                   err=True)  # fmt: skip
+    if state.left_out:
+        click.echo(f"sarit: {state.left_out:,} more are too large to be kept: give a smaller --limit", err=True)
+    if state.position != state.end and state.ended != "end":
+        click.echo(f"sarit: what is left to search: --from {cuts.to_text(state.position)}", err=True)
+
+
+__all__ = ["search"]

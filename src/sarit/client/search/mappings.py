@@ -1,0 +1,63 @@
+"""The mapping that searches of a stream without an index go by: that of its index, or an inferred one."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from sarit.client.core.segments import head_cut, tail_cut
+from sarit.client.limits import SEARCH_SAMPLE_BYTES, SEARCH_SAMPLE_SECONDS
+from sarit.client.reader.reader import EventReader
+from sarit.client.streams.jobs import jobs
+from sarit.client.streams.search_index import index_of
+from sarit.search.limits import MAX_SAMPLED_EVENTS
+from sarit.search.mapping_inference import infer
+
+if TYPE_CHECKING:
+    from sarit.client.session.session import Session
+    from sarit.core.cuts import StreamCut
+    from sarit.core.names import StreamName
+    from sarit.search.document_maker import Decode
+    from sarit.search.mapping import Mapping
+
+
+async def scan_mapping(
+    session: Session, stream: StreamName, start: StreamCut | None = None, decode: Decode | None = None
+) -> Mapping:
+    """Return the mapping that was given to the stream's index, or else that of the first events behind a cut.
+
+    `start`: None: the head.  `decode`: as of `DocumentMaker`.  Raises NotFound, Invalid, Unavailable."""
+    index = index_of(await jobs(session, stream))
+    if index is not None and index.settings.mapping is not None:
+        return index.settings.mapping
+    events = await _sample(session, stream, start)
+    worker = session.env.threads.worker("search")
+    try:
+        return await worker.run(partial(infer, events, decode))
+    finally:
+        await worker.close()
+
+
+async def _sample(session: Session, stream: StreamName, start: StreamCut | None) -> list[bytes]:
+    """Return the first events behind a cut that are at hand."""
+
+    async def between() -> tuple[StreamCut, StreamCut]:
+        return start or await head_cut(session, stream), await tail_cut(session, stream)
+
+    reader = EventReader(session, stream, between, skip_truncated=True)
+    found: list[bytes] = []
+    size = 0
+    try:
+        while len(found) < MAX_SAMPLED_EVENTS and size < SEARCH_SAMPLE_BYTES:
+            events = await reader.read_events(MAX_SAMPLED_EVENTS - len(found), SEARCH_SAMPLE_SECONDS)
+            if not events:
+                break
+            found += events
+            size += sum(map(len, events))
+    finally:
+        reader.close()
+    return list(islice(found, MAX_SAMPLED_EVENTS))
+
+
+__all__ = ["scan_mapping"]

@@ -1,0 +1,184 @@
+"""A search for a query without an index: all events of a range are read, and the best hits are kept.
+
+Order.  Events of parallel segments come in no order of time.  So the whole range is read before the first hit is shown:
+hits are in the order of the times of events, and events of the same time in that of their segments and offsets.
+Memory holds as many hits as are asked for, and SEARCH_HIT_BYTES of them at most.
+
+Times.  The time of an event is what its document or its envelope says, or else when it was appended, about
+(`append_times.py`).  To find events whose times lie in a range, that part of the stream is read which was appended
+from SEARCH_EARLY_MS before its begin to SEARCH_LATE_MS after its end: an event that was written later than that is
+found by an index only, or by a scan without an end.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from sarit.client.core.segments import head_cut, tail_cut
+from sarit.client.limits import SEARCH_EARLY_MS, SEARCH_HIT_BYTES, SEARCH_LATE_MS, SEARCH_MAX_HITS
+from sarit.client.search.append_times import append_times
+from sarit.client.search.mappings import scan_mapping
+from sarit.client.search.query_matcher import QueryMatcher
+from sarit.client.search.scan import ScanBounds, distance, scan
+from sarit.client.search.time_range import cut_behind
+from sarit.core.cuts import StreamCut
+from sarit.core.errors import Invalid
+from sarit.search.query_parser import bind, parse
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from sarit.client.search.append_times import AppendTimes
+    from sarit.client.search.scan import Ended, Hit
+    from sarit.client.session.session import Session
+    from sarit.core.names import StreamName
+    from sarit.search.document_maker import Decode
+
+SORTS: Final = ("newest", "oldest")
+_UNBOUNDED: Final = ScanBounds(1 << 62, 1e9, 1 << 62)
+
+
+@dataclass(frozen=True, slots=True)
+class ScanQuestion:
+    """A question to a stream.
+
+    `start`, `end`: cuts between which events are read; None: as far as the times demand, or the head and the tail.
+    `from_ms`, `to_ms`: times of events since 1970, from the first to before the second; None: any.  `sort`: "newest"
+    or "oldest".  `limit`: of hits.  `decode`: makes documents of payloads that are no JSON."""
+
+    query: str
+    start: StreamCut | None = None
+    end: StreamCut | None = None
+    from_ms: int | None = None
+    to_ms: int | None = None
+    sort: str = "newest"
+    limit: int = 20
+    bounds: ScanBounds = _UNBOUNDED
+    decode: Decode | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TimedHit:
+    """An event that matches, and when it happened, in milliseconds since 1970."""
+
+    hit: Hit
+    time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScanState:
+    """A scan, as far as it has come.
+
+    `range_bytes`: of what there is to read; `bytes`, `events`: that were read.  `total`: events that match.  `hits`:
+    the best of them, in their order.  `partly`: events of which a part is not searched.  `position`, `end`: everything
+    from the start of the scan to `position` was searched, and what is left is from there to `end`.  `left_out`: hits
+    that are not among `hits` since those fill the memory.  `ended`: why the scan has ended; None: it goes on."""
+
+    range_bytes: int
+    position: StreamCut
+    end: StreamCut
+    bytes: int = 0
+    events: int = 0
+    total: int = 0
+    hits: tuple[TimedHit, ...] = ()
+    partly: int = 0
+    left_out: int = 0
+    ended: Ended | None = None
+
+
+async def scan_query(session: Session, stream: StreamName, question: ScanQuestion) -> AsyncGenerator[ScanState, None]:
+    """Yield states of a scan until it ends; the first one before anything is read.
+
+    Raises NotFound, Invalid (the query, a cut of another stream), Unavailable, Corrupt."""
+    _check(question)
+    parsed = parse(question.query)
+    now_ms = session.env.clock.wall_ms()
+    start, end = await _range(session, stream, question, now_ms)
+    mapping = await scan_mapping(session, stream, start, question.decode)
+    matcher = QueryMatcher(bind(parsed, mapping), mapping, question.decode)
+    state = ScanState(await distance(session, start, end), start, end)
+    yield state
+    best = _Best(question)
+    times: AppendTimes | None = None
+    async with aclosing(scan(session, start, end, matcher, question.bounds)) as steps:
+        async for step in steps:
+            for hit in step.hits:
+                time_ms = hit.time_ms
+                if time_ms is None:
+                    if times is None:
+                        times = await append_times(session, stream, question.from_ms or 0, now_ms)
+                    time_ms = times.of(hit.pointer.segment, hit.pointer.offset)
+                best.add(TimedHit(hit, time_ms))
+            state = replace(
+                state, position=step.position, bytes=step.bytes, events=step.events, total=best.total,
+                hits=best.hits(), partly=step.partly, left_out=best.left_out, ended=step.ended,
+            )  # fmt: skip
+            yield state
+
+
+def _check(question: ScanQuestion) -> None:
+    if question.sort not in SORTS:
+        raise Invalid(f"a scan sorts its hits by time, newest or oldest first: {question.sort[:20]!a} needs an index")
+    if not 0 <= question.limit <= SEARCH_MAX_HITS:
+        raise Invalid(f"a search returns 0 to {SEARCH_MAX_HITS:,} hits: ask for fewer, or for another range of times")
+
+
+async def _range(
+    session: Session, stream: StreamName, question: ScanQuestion, now_ms: int
+) -> tuple[StreamCut, StreamCut]:
+    start, end = question.start, question.end
+    if start is None and question.from_ms is not None:
+        at = max(0, question.from_ms - SEARCH_EARLY_MS)
+        start = StreamCut(stream, await session.with_retry(lambda: session.controller.cut_at(stream, at)))
+    if end is None and question.to_ms is not None:
+        end = await cut_behind(session, stream, question.to_ms + SEARCH_LATE_MS, now_ms)
+    return start or await head_cut(session, stream), end or await tail_cut(session, stream)
+
+
+class _Best:
+    """The best hits so far, and how many there were."""
+
+    def __init__(self, question: ScanQuestion) -> None:
+        self.total = 0
+        self.left_out = 0
+        self._question = question
+        self._kept: list[tuple[tuple[int, int, int], TimedHit]] = []
+        self._bytes = 0
+        self._full = False
+
+    def __repr__(self) -> str:
+        return f"<_Best {len(self._kept)} of {self.total}>"
+
+    def add(self, found: TimedHit) -> None:
+        """Add a hit, if it is within the range of times."""
+        low, high = self._question.from_ms, self._question.to_ms
+        if (low is not None and found.time_ms < low) or (high is not None and found.time_ms >= high):
+            return
+        self.total += 1
+        sign = -1 if self._question.sort == "newest" else 1
+        pointer = found.hit.pointer
+        key = (sign * found.time_ms, sign * pointer.segment.packed, sign * pointer.offset)
+        full = len(self._kept) >= self._question.limit
+        if full and (not self._kept or key > self._kept[-1][0]):
+            return
+        insort(self._kept, (key, found), key=lambda one: one[0])
+        self._bytes += len(found.hit.event)
+        if full:
+            self._drop()
+        while self._bytes > SEARCH_HIT_BYTES and len(self._kept) > 1:
+            self._drop()
+            self.left_out += 1
+
+    def hits(self) -> tuple[TimedHit, ...]:
+        """Return the best hits in their order."""
+        return tuple(found for _, found in self._kept)
+
+    def _drop(self) -> None:
+        _, dropped = self._kept.pop()
+        self._bytes -= len(dropped.hit.event)
+
+
+__all__ = ["SORTS", "ScanQuestion", "ScanState", "TimedHit", "scan_query"]

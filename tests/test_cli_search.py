@@ -1,0 +1,91 @@
+"""`sarit search`, as a user types it, on a real node."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+
+import pytest
+from click.testing import CliRunner
+
+import sarit as client_of
+from sarit.cli.search import search as search_command
+from sarit.client.search import query_scan
+from tests.nodes import RunningNode
+from tests.test_cli import sarit
+
+START_MS = 1_700_000_000_000
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory):
+    with RunningNode(tmp_path_factory.mktemp("node") / "data") as node:
+        with client_of.connect(node.controller) as client:
+            client.create_scope("shop")
+            client.create_stream("shop/log", segments=3)
+            with client.writer("shop/log") as writer:
+                for at in range(100):
+                    level = "ERROR" if at % 10 == 0 else "INFO"
+                    event = {"timestamp": START_MS + at * 1000, "level": level, "message": f"request {at} timed out"}
+                    writer.write(json.dumps(event), key=str(at))
+        yield node
+
+
+def search(node, query, *options, **given):
+    return sarit(node, "search", "shop/log", query, *options, **given)
+
+
+def test_hits_are_printed_newest_first(node):
+    printed, said = search(node, "level:ERROR", "--limit", "3")
+    lines = [line.split("  ", 1) for line in printed.splitlines()]
+    assert [time for time, _ in lines] == [f"2023-11-14T22:14:{second}Z" for second in (50, 40, 30)]
+    assert json.loads(lines[0][1])["message"] == "request 90 timed out"
+    assert "10 of 100 events match, of which 3 are shown" in said
+    printed, _ = search(node, '"timed out" -level:INFO', "--sort", "oldest", "--limit", "2", "--format", "json")
+    documents = [json.loads(line) for line in printed.splitlines()]
+    assert [json.loads(document["event"])["message"] for document in documents] == [
+        "request 0 timed out", "request 10 timed out",
+    ]  # fmt: skip
+    assert documents[0]["time"] == "2023-11-14T22:13:20Z"
+    assert documents[0].keys() == {"time", "segment", "offset", "event"}
+
+
+def test_hits_are_counted(node):
+    assert search(node, "timed", "--count")[0] == "100\n"
+    assert search(node, "request 42", "--count", "--format", "json")[0] == '{"total": 1}\n'
+    assert search(node, "*", "--count", "--from", "2023-11-14T22:14:00Z", "--to", "2023-11-14T22:14:10Z")[0] == "10\n"
+
+
+def test_a_bounded_scan_says_where_to_go_on(node):
+    printed, said = search(node, "level:ERROR", "--limit-bytes", "2000", "--sort", "oldest")
+    where = said.split("--from ")[1].split()[0]
+    rest, said = search(node, "level:ERROR", "--from", where)
+    assert len(printed.splitlines()) + len(rest.splitlines()) == 10
+    assert "--from" not in said
+
+
+def test_mistakes_are_named(node):
+    assert "at character 1: the ( has no )" in " ".join(search(node, "(a", code=1)[1].split())
+    assert "there is no field levl" in search(node, "levl:ERROR", code=1)[1]
+
+
+def test_ctrl_c_shows_what_was_found_and_how_to_go_on(node, monkeypatch):
+    whole = query_scan.scan_query
+
+    async def interrupted(*args):
+        async for state in whole(*args):
+            yield replace(state, position=args[2].start or state.position, ended=None)
+            if state.hits:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(query_scan, "scan_query", interrupted)
+    monkeypatch.setattr("sarit.cli.search.end_interrupted", lambda: sys.exit(130))
+    with client_of.connect(node.controller) as client:
+        head = str(client.stream_info("shop/log").head)
+    found = CliRunner().invoke(
+        search_command, ["shop/log", "level:ERROR", "--from", head, "--controller", node.controller]
+    )
+    assert found.exit_code == 130
+    assert "timed out" in found.stdout
+    assert f"what is left to search: --from {head}" in found.stderr
