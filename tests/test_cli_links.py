@@ -118,4 +118,8 @@ def test_bad_links_are_refused_by_name(tmp_path):
         assert "mirrors keep  60 s" in sarit(edge, "link", "show", "b")[0]
         assert "there are b, core" in sarit(edge, "link", "show", "coer", code=1)[1]
         assert "stay read-only" in sarit(edge, "link", "delete", "b", code=2)[1]
-        sarit(edge, "link", "delete", "b", "--yes")
+        assert sarit(edge, "link", "delete", "b", "--yes") == ("link b is deleted\n", "")
+        sarit(edge, "link", "create", "b", "--pull", "127.0.0.1:2", "--include", "lab/*", "--hold", "1G", "--paused")
+        warning = sarit(edge, "link", "delete", "b", "--yes")[1]
+        assert warning.startswith("127.0.0.1:2 may go on holding for link b")
+        assert "`sarit link delete` there" in warning

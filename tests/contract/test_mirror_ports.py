@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from sarit.controller import keys
 from sarit.controller.model.records import GroupRecord, State
 from sarit.controller.service import handlers
 from sarit.core.errors import NotFound, Truncated
@@ -68,6 +69,10 @@ class MemoryEdge:
         """Truncate at the end."""
         self._source.streams_by_name[name].truncate(-1)
 
+    async def held(self, link: LinkIdentity) -> list[StreamName]:
+        """Return the streams that are held for a link."""
+        return sorted(name for (link_id, name) in self._source.holders if link_id == link.link_id)
+
 
 class StoredEdge:
     """What users do at an installation."""
@@ -101,6 +106,13 @@ class StoredEdge:
         await self._here.controller.streams.truncate(
             name, {s: info.length for s, info in zip(current, infos, strict=True) if info is not None}
         )
+
+    async def held(self, link: LinkIdentity) -> list[StreamName]:
+        catalog = self._here.controller.catalog
+        rows = await catalog.scan_once("app", keys.STREAMS)
+        names = [StreamName("app", key[len(keys.STREAMS) :].decode()) for key, _ in rows]
+        found = await catalog.get("app", [keys.hold_key(name.stream, link.link_id) for name in names])
+        return [name for name, row in zip(names, found, strict=True) if row is not None]
 
 
 @dataclass
@@ -318,12 +330,28 @@ def test_a_link_learns_once_which_streams_have_grown(run, monkeypatch) -> None:
     run(test)
 
 
+def test_a_link_holds_streams_until_it_lets_them_go(run) -> None:
+    async def test(ends: Ends) -> None:
+        names = [StreamName("app", name) for name in "abc"]
+        for name in names:
+            await ends.edge.create(name, 1)
+        for link in (LINK, OTHER):
+            await ends.source.hold(link, "app", [(name, {0: 0}) for name in names])
+        assert await ends.edge.held(LINK) == names
+        await ends.source.hold(LINK, "app", [(names[1], {})])
+        assert await ends.edge.held(LINK) == [names[0], names[2]]
+        for _ in range(2):
+            await ends.source.hold(LINK, "app", [])
+            assert await ends.edge.held(LINK) == []
+        assert await ends.edge.held(OTHER) == names
+
+    run(test)
+
+
 def test_a_fenced_stream_ends_where_it_is_and_stays_fenced(run) -> None:
     async def test(ends: Ends) -> None:
         await ends.edge.create(T, 1)
         await ends.edge.append(T, 0, b"one")
-        await ends.source.hold(LINK, "app", [(T, {0: 0})])
-        await ends.source.hold(LINK, "app", [(T, {})])
         for _ in range(2):
             await ends.source.fence(LINK, "app", [T], b"n" * 16)
             assert (await ends.facts()).fenced

@@ -29,6 +29,8 @@ from sarit.core.policies import RetentionType
 from sarit.env.real import real_env
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sarit.client.blocking.links import Links
     from sarit.core.links import LinkInfo, LinkPromotion, LinkSettings
 
@@ -116,26 +118,25 @@ def change(name: str, controller: str, output: str, **chosen: Any) -> None:
     _show(output, found)
 
 
-@link.command()
-@click.argument("name", type=LINK)
-@controller_option
-@format_option
-def pause(name: str, controller: str, output: str) -> None:
-    """Let the link NAME copy nothing until it is resumed.  Its source goes on holding for it."""
-    with sarit.connect(controller) as client:
-        found = client.links.pause(name)
-    show(output, _as_json(found), f"link {name} is {found.state.value}")
+def _add_command(verb: str, help_text: str, call: Callable[[Links, str], LinkInfo]) -> None:
+    """Add a command that gives a link another state."""
+
+    @link.command(verb, help=help_text)
+    @click.argument("name", type=LINK)
+    @controller_option
+    @format_option
+    def command(name: str, controller: str, output: str) -> None:
+        with sarit.connect(controller) as client:
+            found = call(client.links, name)
+        show(output, _as_json(found), f"link {name} is {found.state.value}")
 
 
-@link.command()
-@click.argument("name", type=LINK)
-@controller_option
-@format_option
-def resume(name: str, controller: str, output: str) -> None:
-    """Let the link NAME copy again, from where it was."""
-    with sarit.connect(controller) as client:
-        found = client.links.resume(name)
-    show(output, _as_json(found), f"link {name} is {found.state.value}")
+_add_command(
+    "pause",
+    "Let the link NAME copy nothing until it is resumed.  Its source goes on holding for it.",
+    lambda links, name: links.pause(name),
+)
+_add_command("resume", "Let the link NAME copy again, from where it was.", lambda links, name: links.resume(name))
 
 
 @link.command()
@@ -144,13 +145,15 @@ def resume(name: str, controller: str, output: str) -> None:
 @controller_option
 @format_option
 def delete(name: str, yes: bool, controller: str, output: str) -> None:
-    """Delete the link NAME, and what is held for it here.  Its mirrors stay read-only: promote them before."""
+    """Delete the link NAME, and what is held for it.  Its mirrors stay read-only: promote them before."""
     with sarit.connect(controller) as client:
         found = client.links.get(name)
         if found.state is not LinkState.PROMOTED:
             confirm(f"Delete link {name}?  Its mirrors are not promoted, and stay read-only.", yes=yes)
-        client.links.delete(name)
-    show(output, {"link": name, "deleted": True}, f"link {name} is deleted")
+        problem = client.links.delete(name)
+    show(output, {"link": name, "deleted": True, "problem": problem}, f"link {name} is deleted")
+    if problem and output != "json":
+        click.echo(problem, err=True)
 
 
 @link.command()

@@ -109,9 +109,9 @@ class Holds:
         filled = {**rest, **cut}
         return filled if is_cut(known, filled) else head
 
-    async def drop(self, link_id: bytes) -> None:
-        """Remove all holds of a link.  Raises Unavailable."""
-        async for scope, found in self._pages(link_id):
+    async def drop(self, link_id: bytes, of: str | None = None) -> None:
+        """Remove all holds of a link, or those of the scope `of`.  Raises Unavailable."""
+        async for scope, found in self._pages(link_id, of):
             await self.hold(link_id, "", scope, {name: {} for name in found})
 
     async def bytes_of(self, link_id: bytes) -> int:
@@ -165,10 +165,10 @@ class Holds:
         lengths = {segment: info.length for segment, info in zip(asked, infos, strict=True) if info is not None}
         return bytes_between(known, cut, {segment: lengths.get(segment, 0) for segment in active}, lengths)
 
-    async def _pages(self, link_id: bytes) -> AsyncIterator[tuple[str, dict[StreamName, Cut]]]:
-        """Find the holds of a link: a scope, and cuts by stream."""
+    async def _pages(self, link_id: bytes, of: str | None = None) -> AsyncIterator[tuple[str, dict[StreamName, Cut]]]:
+        """Find the holds of a link, or those of the scope `of`: a scope, and cuts by stream."""
         scope = ""
-        while scopes := await self._catalog.list_scopes(scope):
+        while scopes := await self._catalog.list_scopes(scope) if of is None else [of] * (scope != of):
             for scope in scopes:
                 after = b""
                 with suppress(NotFound):  # the scope was deleted meanwhile

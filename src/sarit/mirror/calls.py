@@ -138,7 +138,7 @@ class MirrorCalls:
         messages.bounded(request.cuts)
         cuts = [(messages.stream_of(request.scope, held.stream), messages.cut_of(held.cut)) for held in request.cuts]
         link = self._link(request)
-        if self._held is not None:
+        if self._held is not None and cuts:
             await self._held(link, request.scope)
         await self._sides.source.hold(link, request.scope, cuts)
         return pb.MirrorDone()

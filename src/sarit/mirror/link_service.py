@@ -31,6 +31,7 @@ from sarit.core.links import (
 )
 from sarit.core.names import SYSTEM_SCOPE, StreamName
 from sarit.core.policies import StreamConfig
+from sarit.core.texts import cut_text
 from sarit.mirror.limits import (
     LINK_ID_BYTES,
     LINK_PROMOTE_SECONDS,
@@ -44,6 +45,7 @@ from sarit.mirror.link_codec import decode_status
 from sarit.mirror.link_table import job_of, stream_of
 from sarit.mirror.mirror_records import read_mirror
 from sarit.mirror.peer import Peer
+from sarit.mirror.remote import RemoteSource
 from sarit.mirror.values import LinkIdentity, MirrorStatus
 from sarit.rpc.generated import sarit_pb2 as pb
 from sarit.rpc.link_messages import info_message, problem_messages, settings_of
@@ -74,6 +76,33 @@ async def contact_peer(settings: LinkSettings, env: Env, installation: str) -> s
         await peer.close()
 
 
+async def release_at_peer(link: Link, env: Env, installation: str) -> str:
+    """Have the source of a link that pulls keep nothing for it any more.
+
+    Returns what is left to be done by hand; empty: nothing."""
+    identity = LinkIdentity(link.link_id, link.name, installation)
+    peer, why = None, ""
+    try:
+        async with asyncio.timeout(PEER_CHECK_SECONDS):
+            peer = Peer(link.settings, env, installation, link.peer_installation)
+            source, scope = RemoteSource(peer), ""
+            while scopes := await source.scopes(scope):
+                for scope in scopes:
+                    await source.hold(identity, scope, ())
+            return ""
+    except TimeoutError:
+        why = "it does not answer"
+    except SaritError as error:
+        why = str(error)
+    finally:
+        if peer is not None:
+            await peer.close()
+    return (
+        f"{link.settings.peer} may go on holding for link {link.name} ({cut_text(why, MAX_LINK_NOTE_CHARACTERS)}): "
+        "`sarit link list` there names it, and `sarit link delete` there ends that"
+    )
+
+
 class Mirrors(Protocol):
     """This installation, as links see it."""
 
@@ -94,11 +123,12 @@ class LinkService:
     """The links of an installation.
 
     `contact`: returns the id of the peer's installation, or "" if it is away, as `contact_peer` does.  `drop_holds`:
-    removes what streams of this installation keep for a link.  `runs_jobs`: there are workers."""
+    removes what streams of this installation keep for a link.  `release`: has the peer of a link keep nothing for it,
+    and returns what is left to be done, as `release_at_peer` does.  `runs_jobs`: there are workers."""
 
     def __init__(
         self, mirrors: Mirrors, streams: Streams, env: Env, contact: Callable[[LinkSettings], Awaitable[str]],
-        drop_holds: Callable[[bytes], Awaitable[None]], *, runs_jobs: bool,
+        drop_holds: Callable[[bytes], Awaitable[None]], release: Callable[[Link], Awaitable[str]], *, runs_jobs: bool,
     ) -> None:  # fmt: skip
         self._mirrors = mirrors
         self._table = mirrors.links
@@ -109,6 +139,7 @@ class LinkService:
         self._contact = contact
         self._runs_jobs = runs_jobs
         self._drop_holds = drop_holds
+        self._release = release
 
     def __repr__(self) -> str:
         return f"<LinkService of {self._mirrors.installation}>"
@@ -163,8 +194,10 @@ class LinkService:
             link = await self._set(link, _state_of(request.state))
         return await self._message(link)
 
-    async def delete(self, name: str) -> None:
-        """Delete a link, and what is kept for it.  Its mirrors stay as they are.  Raises NotFound, Invalid."""
+    async def delete(self, name: str) -> str:
+        """Delete a link, and what is kept for it.  Its mirrors stay as they are.  Raises NotFound, Invalid.
+
+        Returns what is left to be done by hand; empty: nothing."""
         link = await self._table.require(name)
         if link.role is LinkRole.ACTIVE:
             with suppress(NotFound):
@@ -174,6 +207,14 @@ class LinkService:
                 await self._streams.delete(stream_of(name))
         await self._drop_holds(link.link_id)
         await self._table.delete(link)
+        settings = link.settings
+        if link.role is LinkRole.PASSIVE or settings.direction is LinkDirection.PUSH or not settings.hold_bytes:
+            return ""
+        # The copier lets its streams go when it ends; but it may be paused, or know none of them.
+        problem = await self._release(link)
+        if problem:
+            _log.warning("link %s is deleted: %s", name, problem)
+        return problem
 
     async def promote(self, name: str, *, planned: bool) -> pb.PromoteLinkResponse:
         """Promote mirrors of a link: in a planned way by its job, or else some of them now.  Raises NotFound,

@@ -152,6 +152,10 @@ class LinkTable:
             await self._add_passive(identity, scope, links)
         await self._tables.update(LINKS_TABLE, [TableUpdate(row, b"", NO_VERSION)])
 
+    async def is_promoted(self, link_id: bytes) -> bool:
+        """Return whether the mirrors of a link were promoted here.  Raises Unavailable, Corrupt."""
+        return any(link.link_id == link_id and link.state is LinkState.PROMOTED for link in await self.list())
+
     async def scopes(self, link_id: bytes) -> Sequence[str]:
         """Return the scopes of this installation in which a link has mirrors, or had some.  Raises Unavailable."""
         start = _scope_key(link_id, "")

@@ -130,7 +130,9 @@ class MirrorSource(Protocol):
         names; None: any may have (it is the first call, or there were too many).  Empty after `wait_seconds`."""
 
     async def hold(self, link: LinkIdentity, scope: str, cuts: Sequence[tuple[StreamName, Cut]]) -> None:
-        """Keep what is behind these cuts: truncation waits for this link from now on.  An empty cut: not any more."""
+        """Keep what is behind these cuts: truncation waits for this link from now on.  An empty cut: not any more.
+
+        No cuts: keep nothing in this scope for the link any more."""
 
     async def fence(self, link: LinkIdentity, scope: str, names: Sequence[StreamName], lineage: bytes) -> None:
         """Make streams read-only, since their mirrors are promoted as `lineage`.  Repeated: nothing changes."""

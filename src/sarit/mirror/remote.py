@@ -125,8 +125,8 @@ class RemoteSource:
         return None if reply.any else [messages.stream_of(scope, name) for name in reply.streams]
 
     async def hold(self, link: LinkIdentity, scope: str, cuts: Sequence[tuple[StreamName, Cut]]) -> None:
-        """Have the peer keep what is behind cuts."""
-        for made in messages.parts(cuts, _held):
+        """Have the peer keep what is behind cuts; no cuts: nothing in the scope any more."""
+        for made in list(messages.parts(cuts, _held)) or [[]]:
             request = pb.MirrorHoldRequest(scope=scope, link=messages.link_message(link), cuts=made)
             await self._peer.call(MIRROR.mirrorHold, request)
 

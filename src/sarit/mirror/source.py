@@ -196,9 +196,14 @@ class LocalSource:
     # -- what links ask for -----------------------------------------------------------------------
 
     async def hold(self, link: LinkIdentity, scope: str, cuts: Sequence[tuple[StreamName, Cut]]) -> None:
-        """Keep what is behind these cuts: truncation waits for this link from now on.  An empty cut: not any more."""
+        """Keep what is behind these cuts: truncation waits for this link from now on.  An empty cut: not any more.
+
+        No cuts: keep nothing in this scope for the link any more."""
         _check(scope, [name for name, _ in cuts])
         _check_link(link)
+        if not cuts:
+            await self._holds.drop(link.link_id, scope)
+            return
         await self._holds.hold(link.link_id, link.name, scope, dict(cuts))
 
     async def drop_holds(self, link_id: bytes) -> None:

@@ -106,13 +106,19 @@ class LocalTarget:
     ) -> list[MirrorState]:
         """Make mirrors of streams, if there are none, and return their states, in order."""
         _check(link, scope, [facts.name for facts in streams])
-        await self._beginnings.ensure_scope(scope)
-        await self._record(link, scope)
         known = await self._mirrors.identified(scope, [facts.name for facts in streams])
+        promoted = None in known and self._links is not None and await self._links.is_promoted(link.link_id)
+        if not promoted:
+            await self._beginnings.ensure_scope(scope)
+            await self._record(link, scope)
         outcomes: dict[int, Outcome] = {}
 
         async def one(at: int) -> None:
-            outcomes[at] = await self._begin(link, scope, streams[at], known[at], discard=discard_divergent)
+            if promoted and known[at] is None:
+                reason = f"the mirrors of link {link.name} are promoted here, and it makes no more: delete the link"
+                outcomes[at] = refused(streams[at].name, reason)
+            else:
+                outcomes[at] = await self._begin(link, scope, streams[at], known[at], discard=discard_divergent)
 
         order = order_of(streams)
         marks = [at for at in order if streams[at].name.stream.startswith("_")]

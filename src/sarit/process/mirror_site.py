@@ -54,13 +54,14 @@ class LateSite:
     def links(self) -> LinkService:
         """Return what administrators do with links.  Raises Invalid: the installation has no id."""
         if self._service is None:
-            from sarit.mirror.link_service import LinkService, contact_peer
+            from sarit.mirror.link_service import LinkService, contact_peer, release_at_peer
 
             site, env = self(), self._env
             self._service = LinkService(
                 site, self._controller.streams, env,
                 lambda settings: contact_peer(settings, env, site.installation),
                 site.drop_holds,
+                lambda link: release_at_peer(link, env, site.installation),
                 runs_jobs=self._runs_jobs,
             )  # fmt: skip
         return self._service

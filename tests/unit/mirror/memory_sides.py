@@ -191,6 +191,7 @@ class MemorySource:
         self.installation = installation
         self.streams_by_name: dict[StreamName, SourceStream] = {}
         self.held: dict[StreamName, Cut] = {}
+        self.holders: set[tuple[bytes, StreamName]] = set()
         self.fenced: dict[StreamName, bytes] = {}
         self.wall_ms = 1_000
         self.protocol = MIRROR_PROTOCOL
@@ -265,6 +266,10 @@ class MemorySource:
 
     async def hold(self, link: LinkIdentity, scope: str, cuts: Sequence[tuple[StreamName, Cut]]) -> None:
         self.held |= {name: dict(cut) for name, cut in cuts}
+        of = link.link_id
+        self.holders |= {(of, name) for name, cut in cuts if cut}
+        gone = {name for name, cut in cuts if not cut} if cuts else {n for _, n in self.holders if n.scope == scope}
+        self.holders -= {(of, name) for name in gone}
 
     async def fence(self, link: LinkIdentity, scope: str, names: Sequence[StreamName], lineage: bytes) -> None:
         for name in names:

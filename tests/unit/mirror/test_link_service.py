@@ -78,9 +78,11 @@ class Service:
         self.jobs = JobTable(controller.catalog)
         self.peer: str | Exception = THERE
         self.dropped: list[bytes] = []
+        self.released: list[str] = []
         self.service = LinkService(
-            self.mirrors, controller.streams, world.env, self.contact, self.drop_holds, runs_jobs=runs_jobs
-        )
+            self.mirrors, controller.streams, world.env, self.contact, self.drop_holds, self.release,
+            runs_jobs=runs_jobs,
+        )  # fmt: skip
 
     async def contact(self, settings: LinkSettings) -> str:
         if isinstance(self.peer, Exception):
@@ -89,6 +91,10 @@ class Service:
 
     async def drop_holds(self, link_id: bytes) -> None:
         self.dropped.append(link_id)
+
+    async def release(self, link) -> str:
+        self.released.append(link.name)
+        return f"link {link.name} is held for elsewhere"
 
     async def create(self, name="plant", link_id=ID, settings=SETTINGS, paused=False):
         message = settings_message(settings)
@@ -158,6 +164,22 @@ def test_a_link_is_created_listed_and_deleted() -> None:
             await s.service.delete("plant")
         await s.create(link_id=b"\1" * 16)  # another one of the name
         assert (await s.jobs.list(stream_of("plant")))[0].settings == b"\1" * 16
+
+    run(test)
+
+
+def test_the_source_of_a_link_that_pulls_hears_of_its_end() -> None:
+    async def test(s, world, controller) -> None:
+        pulls = replace(SETTINGS, direction=LinkDirection.PULL)
+        await s.create("pushes", settings=replace(SETTINGS, hold_bytes=1 << 30))
+        assert await s.service.delete("pushes") == ""
+        await s.create("holds-nothing", settings=pulls)
+        assert await s.service.delete("holds-nothing") == ""
+        assert s.released == []
+        await s.create("pulls", settings=replace(pulls, hold_bytes=1 << 30))
+        assert await s.service.delete("pulls") == "link pulls is held for elsewhere"
+        assert s.released == ["pulls"]
+        assert list((await s.service.all()).links) == []
 
     run(test)
 

@@ -9,6 +9,7 @@ import pytest
 
 from sarit.controller.model.epochs import Epoch, SegmentRange
 from sarit.core.errors import Exists, Invalid
+from sarit.core.links import LinkState
 from sarit.core.names import SegmentId, StreamName
 from sarit.core.policies import ScaleType, ScalingPolicy, StreamConfig
 from sarit.mirror.limits import MAX_MIRROR_STREAMS_PER_CALL, MAX_ROUND_SEGMENTS
@@ -239,5 +240,30 @@ def test_watermarks_come_before_their_stream_and_go_with_it():
             await controller.streams.create(STREAM, config(1))
         await controller.streams.delete(STREAM)
         assert world.segments.segments == {}
+
+    run(test())
+
+
+def test_a_promoted_link_makes_no_more_mirrors():
+    async def test():
+        world, edge = World(), Edge()
+        controller = await world.controller()
+        links = LinkTable(controller.catalog.tables, "core")
+        target = target_of(controller, world.segments, world.env, links=links)
+        await ready(target, edge.facts())
+        (link,) = await links.list()
+        await links.update(replace(link, state=LinkState.PROMOTED))
+        other = Edge(name=StreamName("s", "other"))
+        elsewhere = Edge(name=StreamName("elsewhere", "other"))
+        known, no = await target.begin(LINK, "s", [edge.facts(), other.facts()])
+        assert known.status is MirrorStatus.READY  # it is promoted in a moment
+        (there,) = await target.begin(LINK, "elsewhere", [elsewhere.facts()])
+        for state in (no, there):
+            assert (state.status, state.reason) == (
+                MirrorStatus.REFUSED,
+                "the mirrors of link up are promoted here, and it makes no more: delete the link",
+            )
+        assert await controller.catalog.find(other.name) is None
+        assert not await controller.catalog.scope_exists("elsewhere")
 
     run(test())

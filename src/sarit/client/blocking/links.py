@@ -51,10 +51,11 @@ class Links:
         """Let a paused link copy again, from where it was.  Raises NotFound, Invalid."""
         return self._run(self._inner.resume(name))
 
-    def delete(self, name: str) -> None:
-        """Delete a link: nothing is copied or held for it any more, and its mirrors stay as they are.  Raises
-        NotFound."""
-        self._run(self._inner.delete(name))
+    def delete(self, name: str) -> str:
+        """Delete a link: nothing is copied or held for it any more, and its mirrors stay as they are.  Raises NotFound.
+
+        Returns what is left to be done by hand, since its source could not be reached; empty: nothing."""
+        return self._run(self._inner.delete(name))
 
     def promote(self, name: str, *, planned: bool) -> LinkPromotion:
         """Make streams of a link's mirrors, which writers may write from then on.

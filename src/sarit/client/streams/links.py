@@ -58,15 +58,20 @@ class Links:
         """Let a paused link copy again, from where it was.  Raises NotFound, Invalid."""
         return await self._set(name, LinkState.ACTIVE)
 
-    async def delete(self, name: str) -> None:
-        """Delete a link: nothing is copied or held for it any more, and its mirrors stay as they are.  Raises
-        NotFound."""
+    async def delete(self, name: str) -> str:
+        """Delete a link: nothing is copied or held for it any more, and its mirrors stay as they are.  Raises NotFound.
+
+        Returns what is left to be done by hand, since its source could not be reached; empty: nothing."""
+        problem = ""
 
         async def call() -> None:
+            nonlocal problem
             controller = self._session.controller
-            await controller.call(controller.sarit_stub.deleteLink, pb.DeleteLinkRequest(name=name))
+            reply = await controller.call(controller.sarit_stub.deleteLink, pb.DeleteLinkRequest(name=name))
+            problem = reply.problem
 
         await self._session.with_retry_of_deletion(call)
+        return problem
 
     async def promote(self, name: str, *, planned: bool) -> LinkPromotion:
         """Make streams of a link's mirrors, which writers may write from then on.

@@ -28,7 +28,7 @@ class Links(Protocol):
     async def change(self, request: pb.ChangeLinkRequest) -> pb.LinkInfo:
         """Pause or resume a link, or give it other settings.  Raises NotFound, Invalid, Conflict, Exists."""
 
-    async def delete(self, name: str) -> None:
+    async def delete(self, name: str) -> str:
         """Delete a link.  Raises NotFound, Invalid."""
 
     async def promote(self, name: str, *, planned: bool) -> pb.PromoteLinkResponse:
@@ -60,8 +60,7 @@ class LinkCalls:
         return await self._links.change(request)
 
     async def deleteLink(self, request: pb.DeleteLinkRequest) -> pb.DeleteLinkResponse:
-        await self._links.delete(request.name)
-        return pb.DeleteLinkResponse()
+        return pb.DeleteLinkResponse(problem=await self._links.delete(request.name))
 
     async def promoteLink(self, request: pb.PromoteLinkRequest) -> pb.PromoteLinkResponse:
         return await self._links.promote(request.name, planned=request.planned)

@@ -482,8 +482,10 @@ class DeleteLinkRequest(_message.Message):
     def __init__(self, name: _Optional[str] = ...) -> None: ...
 
 class DeleteLinkResponse(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("problem",)
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    problem: str
+    def __init__(self, problem: _Optional[str] = ...) -> None: ...
 
 class PromoteLinkRequest(_message.Message):
     __slots__ = ("name", "planned")
