@@ -88,18 +88,22 @@ class SearchCalls:
         return [call("/streams/{scope}/{stream}/search/live", self.search)]
 
     async def search(self, request: Request) -> Any:
-        """Send hits and progress live.  Parameters: `kind` (text, pattern, field), `text`, and of a field its `path`;
-        `from` and `until`: head, tail, a time or a cut.
+        """Send hits and progress live.  Parameters: `kind` (text, pattern, field, query), `text`, and of a field its
+        `path`; `from` and `until`: head, tail, a time or a cut.
 
         Raises Unavailable: too many searches run."""
         given, stream = request.query_params, stream_of(request)
         # Take a place before the matcher is made, which occupies a thread.  `reports` takes its own when it begins,
         # since a generator that never begins could not give one back.
         with self._places:
-            matcher = await self._matcher(given.get("kind", "text"), given.get("text", ""), given.get("path", ""))
             # A browser that connects again sends the position of the last event that it got.
             start = request.headers.get("last-event-id") or given.get("from", "head")
             first = await cut_of(self._client, stream, start, self._clock.wall_ms())
+            kind, text = given.get("kind", "text"), given.get("text", "")
+            if kind == "query":
+                matcher = await self._query_matcher(stream, text)
+            else:
+                matcher = await self._matcher(kind, text, given.get("path", ""))
             last = await self._end(stream, given.get("until", "tail"))
         return self._live.response(self.reports(first, last, matcher))
 
@@ -110,6 +114,17 @@ class SearchCalls:
             return await worker.run(partial(matcher_of, kind, text, path))
         finally:
             await worker.close()
+
+    async def _query_matcher(self, stream: StreamName, text: str) -> Matcher:
+        """Return a matcher of a query for the fields of a stream, which stay the same while a search goes on from one
+        place to the next.  Raises Invalid, NotFound."""
+        from sarit.client.search.mappings import scan_mapping
+        from sarit.client.search.query_matcher import QueryMatcher
+        from sarit.search.query_parser import bind, parse
+
+        parsed = parse(text)
+        mapping = await scan_mapping(self._client.session, stream)
+        return QueryMatcher(bind(parsed, mapping), mapping)
 
     async def _end(self, stream: StreamName, until: str) -> StreamCut:
         now = self._clock.wall_ms()
@@ -144,7 +159,7 @@ def matcher_of(kind: str, text: str, path: str) -> Matcher:
         return PatternMatcher(text)
     if kind == "field":
         return FieldMatcher(path, text)
-    raise Invalid("kind: give text, pattern or field")
+    raise Invalid("kind: give text, pattern, field or query")
 
 
 def _document(step: Step) -> dict[str, Any]:

@@ -59,12 +59,18 @@ def test_a_search_finds_texts_patterns_and_fields(run) -> None:
         assert (found[-1][1]["ended"], found[-1][1]["scanned"], found[-1][1]["partly"]) == ("end", 4, 0)
         assert payloads(await searched(page, "kinds", kind="pattern", text=r"^<b>\w+")) == [events[1]]
         assert payloads(await searched(page, "kinds", kind="field", path="id", text="2")) == [b'{"id": 2}']
+        assert payloads(await searched(page, "kinds", kind="query", text="ann -b")) == [events[0], events[3]]
+        assert payloads(await searched(page, "kinds", kind="query", text="id:>=2 OR to:ann")) == [
+            events[0],
+            b'{"id": 2}',
+        ]
         assert payloads(await searched(page, "kinds", text="nothing")) == []
         later = await searched(page, "kinds", **{"text": "ann", "from": "-1 hour", "until": "-1 second"})
         assert len(payloads(later)) == 4
         assert payloads(await searched(page, "kinds", **{"text": "ann", "from": "tail"})) == []
         for wrong in (
-            {"kind": "pattern", "text": "("}, {"kind": "field", "text": "1"}, {"kind": "odd"}, {"from": "nonsense"},
+            {"kind": "pattern", "text": "("}, {"kind": "field", "text": "1"}, {"kind": "odd"},
+            {"kind": "query", "text": "("}, {"kind": "query", "text": "nope:1"}, {"from": "nonsense"},
             {"until": "1 Foo"}, {"text": "x" * 201}, {"kind": "pattern", "text": "(a{99}){99}"},
         ):  # fmt: skip
             assert (await page.get(SEARCH.format("kinds"), 400, **wrong))["error"]

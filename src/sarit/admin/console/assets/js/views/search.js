@@ -20,6 +20,7 @@ const HINTS = {
   text: ["Text", "Upper and lower case of a–z are the same."],
   pattern: ["Regular expression", "As RE2 has them, matched against bytes: (?i) ignores case."],
   field: ["Value", "A number, true, null, or a text. Places in arrays count from 0: items.0.sku"],
+  query: ["Query", "Words, \"a phrase\", time*, level:ERROR, took:>=5, OR, NOT and parentheses, as of sarit search."],
 };
 
 export async function search({ root, call, info, params, onEnd }) {
@@ -29,7 +30,7 @@ export async function search({ root, call, info, params, onEnd }) {
   let until = "";
   let ended = "";
   const total = { bytes: 0, whole: 0, before: 0, events: 0, eventsBefore: 0, partly: 0, partlyBefore: 0, hits: 0 };
-  const kind = select([["text", "Contains"], ["pattern", "Matches"], ["field", "JSON field is"]], params.kind ?? "text", () => hint());
+  const kind = select([["text", "Contains"], ["pattern", "Matches"], ["field", "JSON field is"], ["query", "Query"]], params.kind ?? "text", () => hint());
   const path = h("input", { type: "text", value: params.path ?? "", maxlength: "200", autocomplete: "off", spellcheck: "false", placeholder: "customer.id", "aria-label": "Field, with dots" });
   const wanted = h("input", { type: "search", value: params.text ?? "", maxlength: "200", spellcheck: "false", "aria-describedby": "search-hint" });
   const from = placeInput("From", [["head", "The beginning"], ...PAST], params.from ?? "head");
@@ -57,6 +58,7 @@ export async function search({ root, call, info, params, onEnd }) {
     wanted.setAttribute("aria-label", label);
     wanted.placeholder = label;
     path.hidden = kind.value !== "field";
+    wanted.maxLength = kind.value === "query" ? 4096 : 200;
     help.textContent = text;
   }
   function begin() {
@@ -115,6 +117,7 @@ const safely = (place) => { try { return place.value(); } catch { return "head";
 /** The same by the command line, on the machine where it runs: it reads the range and filters its output. */
 function searchCommand(name, kind, path, text, start) {
   const read = shell.readCommand(name, shell.option("from", start));
+  if (kind === "query" && shell.plain(text)) return shell.command("sarit", "search", name, shell.option("from", start), "--", text);
   if (!shell.plain(text)) return read;
   if (kind === "field") return `${shell.readCommand(name, shell.option("from", start), "--format=json")} | ${shell.command("grep", "-F", "--", text)}`;
   return `${read} | ${kind === "text" ? shell.command("grep", "-i", "-F", "--", text) : shell.command("grep", "-E", "--", text)}`;
