@@ -23,7 +23,7 @@ from sarit.search.mapping import Kind, Mapping
 from sarit.search.query import ALL_TEXT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
     from typing import TypeAlias
 
     # Makes a document of a payload, by the schema that its header names.  Raises Invalid.
@@ -112,32 +112,44 @@ class DocumentMaker:
         return parsed(payload)
 
     def _fill(self, made: Document, root: Any) -> None:
-        """Add the values of a document."""
+        """Add the values of a document.  Most of what a search costs is spent here."""
         all_text: list[list[str]] = []
-        texts: dict[str, list[list[str]]] = {ALL_TEXT: all_text}
-        left = MAX_DOCUMENT_TOKENS
-        # The paths of a document are as deep as it is, so they are walked with a stack of our own.
-        for value, node in _leaves(root, self._root):
-            if value is None:
-                made.problem = made.problem or TOO_MANY_VALUES
-                break
-            kind = None if node is None else node.kind
-            if isinstance(value, bool):
-                words = None
-            else:
-                words = tokens(value if isinstance(value, str) else str(value), left + 1)
-                if len(words) > left:
-                    words = words[:left]
+        made.texts = {ALL_TEXT: all_text}
+        values, words = MAX_VISITED_VALUES, MAX_DOCUMENT_TOKENS
+        # Documents may be deeper than calls.  A name of None: an item of an array, which is where the array is.
+        stack: list[tuple[Iterator[tuple[str | None, Any]], _Node | None]] = []
+        members: Iterator[tuple[str | None, Any]] = iter(((None, root),))
+        parent: _Node | None = self._root
+        while True:
+            for name, value in members:
+                values -= 1
+                if values < 0:
                     made.problem = made.problem or TOO_MANY_VALUES
-                left -= len(words)
-                all_text.append(words)
-            if kind is None or node is None:
-                continue
-            if kind is Kind.TEXT:
-                texts.setdefault(node.path, []).append(tokens(_text(value)) if words is None else words)
-            elif not _add(made, node.path, kind, value):
-                made.problem = made.problem or OTHER_KIND
-        made.texts = texts
+                    return
+                node = parent if name is None or parent is None else parent.step(name)
+                if isinstance(value, str | int | float):
+                    if not isinstance(value, bool):
+                        found = tokens(value if isinstance(value, str) else str(value), words + 1)
+                        words -= len(found)
+                        if words < 0:
+                            made.problem = made.problem or TOO_MANY_VALUES
+                            del found[words:]
+                            words = 0
+                        all_text.append(found)
+                    if node is not None and node.kind is not None and not _add(made, node.path, node.kind, value):
+                        made.problem = made.problem or OTHER_KIND
+                elif isinstance(value, dict):
+                    stack.append((members, parent))
+                    members, parent = iter(value.items()), node
+                    break
+                elif isinstance(value, list | tuple):
+                    stack.append((members, parent))
+                    members, parent = ((None, each) for each in value), node
+                    break
+            else:
+                if not stack:
+                    return
+                members, parent = stack.pop()
 
 
 def opened(event: bytes) -> tuple[bytes, int | None, str]:
@@ -165,44 +177,13 @@ def parsed(payload: bytes) -> tuple[Any, str]:
     return text, ""
 
 
-def _leaves(root: Any, paths: _Node | None) -> Iterator[tuple[Any, _Node | None]]:
-    """Yield the values of a document in their order, with the node of the path of each; None: no field is below it.
-
-    After MAX_VISITED_VALUES objects, arrays and values comes None as a value, and no more."""
-    left = MAX_VISITED_VALUES
-    stack: list[Iterator[tuple[Any, _Node | None]]] = [iter(((root, paths),))]
-    while stack:
-        for value, node in stack[-1]:
-            left -= 1
-            if left < 0:
-                yield None, None
-                return
-            if isinstance(value, dict):
-                stack.append(_members(value, node))
-                break
-            if isinstance(value, list | tuple):
-                stack.append(_items(value, node))
-                break
-            if isinstance(value, str | int | float):
-                yield value, node
-        else:
-            stack.pop()
-
-
-def _items(value: Sequence[Any], node: _Node | None) -> Iterator[tuple[Any, _Node | None]]:
-    return ((each, node) for each in value)
-
-
-def _members(value: dict[str, Any], node: _Node | None) -> Iterator[tuple[Any, _Node | None]]:
-    if node is None or not node.below:
-        return ((each, None) for each in value.values())
-    return ((each, node.step(name)) for name, each in value.items())
-
-
 def _add(made: Document, path: str, kind: Kind, value: str | int | float) -> bool:
     """Add the value of a field.  Returns whether it is of the field's kind."""
     if kind is Kind.KEYWORD:
-        _append(made.keywords, path, keyword(_text(value)))
+        _append(made.keywords, path, keyword(value if isinstance(value, str) else _text(value)))
+    elif kind is Kind.TEXT:
+        # The last text of all is that of this value, unless it is true or false.
+        _append(made.texts, path, tokens(_text(value)) if isinstance(value, bool) else made.texts[ALL_TEXT][-1])
     elif kind is Kind.BOOLEAN:
         if not isinstance(value, bool):
             return False

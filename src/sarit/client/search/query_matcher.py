@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from sarit.client.search.matchers import Matched
 from sarit.search.batch_index import BatchIndex, places, wanted_tokens
 from sarit.search.document_maker import DocumentMaker
+from sarit.search.prefilter import Prefilter
+from sarit.search.query import Everything
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +26,8 @@ class QueryMatcher:
         self._query = query
         self._maker = DocumentMaker(mapping, decode)
         self._wanted = wanted_tokens([query])
+        # What a decoder makes of bytes has other words than the bytes.
+        self._prefilter = Prefilter(query if decode is None else Everything())
 
     def __repr__(self) -> str:
         return f"<QueryMatcher, {self._maker!r}>"
@@ -31,10 +35,11 @@ class QueryMatcher:
     def match(self, events: Sequence[bytes]) -> Matched:
         """Return the places of the events that match, with the times that they say.  Raises Unavailable: a schema is
         not to be had."""
-        documents = [self._maker.document(event) for event in events]
+        possible = [place for place, event in enumerate(events) if self._prefilter.may_match(event)]
+        documents = [self._maker.document(events[place]) for place in possible]
         found = places(BatchIndex(documents, self._wanted).match(self._query))
         partly = sum(bool(document.problem) for document in documents)
-        return Matched(found, partly, [documents[place].time_ms for place in found])
+        return Matched([possible[at] for at in found], partly, [documents[at].time_ms for at in found])
 
 
 __all__ = ["QueryMatcher"]
