@@ -52,7 +52,11 @@ def _required(query: Query) -> set[str]:
 
 
 def _counts(word: str) -> bool:
-    return word.isascii() and word.isalnum() and not _LETTERS_OF_NUMBERS.issuperset(filter(str.isalpha, word))
+    return (
+        word.isascii()
+        and word.isalnum()
+        and any(letter.isalpha() and letter not in _LETTERS_OF_NUMBERS for letter in word)
+    )
 
 
 __all__ = ["Prefilter"]
