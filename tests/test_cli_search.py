@@ -57,6 +57,12 @@ def test_hits_are_counted(node):
     assert search(node, "*", "--count", "--from", "2023-11-14T22:14:00Z", "--to", "2023-11-14T22:14:10Z")[0] == "10\n"
 
 
+def test_hits_are_counted_by_time(node):
+    printed, _ = search(node, "level:ERROR", "--histogram", "1m")
+    assert printed == "2023-11-14T22:13:00Z  4\n2023-11-14T22:14:00Z  6\n"
+    assert "give a number and a unit" in search(node, "*", "--histogram", "x", code=2)[1]
+
+
 def test_a_bounded_scan_says_where_to_go_on(node):
     printed, said = search(node, "level:ERROR", "--limit-bytes", "2000", "--sort", "oldest")
     where = said.split("--from ")[1].split()[0]

@@ -21,6 +21,7 @@ from sarit.cli.pipes import end_interrupted
 from sarit.cli.progress import Bar
 from sarit.client.limits import SEARCH_MAX_HITS
 from sarit.core import cuts
+from sarit.core.errors import Invalid
 from sarit.core.properties import CONFLUENT, PRAVEGA, SCHEMA_HEADER
 from sarit.core.times import parse_time
 from sarit.env.real import RealClock
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from sarit.search.document_maker import Decode
 
 _MICROS_PER_MILLI: Final = 1000
+_SOME_TIME: Final = 10**13  # lengths are differences to it
 
 
 @click.command(cls=NamedCommand)
@@ -50,6 +52,7 @@ _MICROS_PER_MILLI: Final = 1000
 @click.option(
     "--sort", type=click.Choice(["newest", "oldest"]), default="newest", show_default=True, help="Which come first."
 )
+@click.option("--histogram", metavar="WIDTH", help='Print how many events match by their times, as "1m" or "1h".')
 @click.option("--count", is_flag=True, help="Print how many events match, and none of them.")
 @click.option("--scan", is_flag=True, help="Read the events, also where the stream has an index.")
 @click.option(
@@ -65,6 +68,7 @@ def search(
     end: str,
     limit: int,
     sort: str,
+    histogram: str | None,
     count: bool,
     scan: bool,
     limit_bytes: int | None,
@@ -83,10 +87,12 @@ def search(
     that were written more than an hour after their time are not found.  Ctrl-C shows what was found so far, and how to
     go on.
     """
+    width = 0 if histogram is None else _width(histogram)
+    choices = _Choices(query, start, end, 0 if count or width else limit, sort, width)
     answer = _Answer()
     interrupted = False
     try:
-        asyncio.run(_scan(controller, name, _Choices(query, start, end, 0 if count else limit, sort), limit_bytes,
+        asyncio.run(_scan(controller, name, choices, limit_bytes,
                           registry_for(click.get_current_context(), registry), answer))  # fmt: skip
     except KeyboardInterrupt:
         interrupted = True
@@ -105,6 +111,7 @@ class _Choices:
     end: str
     limit: int
     sort: str
+    bucket_ms: int
 
 
 @dataclass(slots=True)
@@ -142,7 +149,7 @@ async def _question(client: Client, name: StreamName, choices: _Choices, registr
     """Return the question that the options ask.  Raises Invalid, NotFound."""
     from sarit.client.search.query_scan import ScanQuestion
 
-    asked = ScanQuestion(choices.query, sort=choices.sort, limit=choices.limit)
+    asked = ScanQuestion(choices.query, sort=choices.sort, limit=choices.limit, bucket_ms=choices.bucket_ms)
     now_ms = RealClock().wall_ms()
     if _is_time(choices.start):
         asked = replace(asked, from_ms=parse_time(choices.start, now_ms))
@@ -168,10 +175,24 @@ def _is_time(text: str) -> bool:
     return text[:1].isdigit() or text.startswith("-") or text == "now"
 
 
+def _width(text: str) -> int:
+    """Return a length of time in milliseconds.  Raises UsageError."""
+    try:
+        width = _SOME_TIME - parse_time(f"-{text}", _SOME_TIME)
+    except Invalid:
+        width = 0
+    if width <= 0:
+        raise click.UsageError(f"--histogram {text}: give a number and a unit, as 10s, 1m, 1h or 1d")
+    return width
+
+
 def _print(state: ScanState, name: StreamName, output: str, *, count: bool) -> None:
     """Print what was found, and on standard error what that is of."""
     if count:
         click.echo(json.dumps({"total": state.total}) if output == "json" else state.total)
+    for begin, events in state.buckets:
+        time = envelopes.text_of_time(begin * _MICROS_PER_MILLI)
+        click.echo(json.dumps({"time": time, "events": events}) if output == "json" else f"{time}  {events}")
     for found in state.hits:
         event, pointer = found.hit.event, found.hit.pointer
         time = envelopes.text_of_time(found.time_ms * _MICROS_PER_MILLI)

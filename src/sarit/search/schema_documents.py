@@ -5,15 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sarit.core.errors import Invalid, NotFound
+from sarit.core.properties import CONFLUENT, NO_HEADER, PRAVEGA, SCHEMA_HEADER
+from sarit.schemas.definitions import Kind
 from sarit.schemas.documents import DocumentReader
 from sarit.serializers.event_documents import event_document
-from sarit.serializers.headers import header_number
+from sarit.serializers.headers import default_subject, header_number
 from sarit.serializers.known_readers import KnownReaders, NoReader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
+    from sarit.core.names import StreamName
     from sarit.env.ports import Clock
+    from sarit.serializers.schema_source import SchemaSource
 
 
 class SchemaDocuments:
@@ -45,4 +49,23 @@ class SchemaDocuments:
         return event_document(self._header, found, payload)
 
 
-__all__ = ["SchemaDocuments"]
+def stream_documents(
+    stream: StreamName, properties: Mapping[str, str], schemas: SchemaSource, clock: Clock
+) -> SchemaDocuments | None:
+    """Return what makes documents of the payloads of a stream; None: they name no schema, as its properties say."""
+    header = properties.get(SCHEMA_HEADER, NO_HEADER)
+    if header not in (CONFLUENT, PRAVEGA):
+        return None
+    group = default_subject(stream)
+
+    def reader(number: int) -> DocumentReader:
+        written = schemas.written(group, number, header)
+        if written.codec:
+            raise Invalid(f"its payload is compressed by the codec {written.codec}")
+        kind = Kind(written.format) if written.format in Kind.__members__ else Kind.OPAQUE
+        return DocumentReader(kind, written.text, dict(written.references), written.message)
+
+    return SchemaDocuments(header, reader, clock)
+
+
+__all__ = ["SchemaDocuments", "stream_documents"]

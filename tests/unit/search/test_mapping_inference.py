@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from sarit.core.envelope import Envelope
 from sarit.core.errors import Invalid, NotFound
 from sarit.core.limits import MIB
+from sarit.core.names import StreamName
 from sarit.env.real import RealClock
 from sarit.schemas.definitions import Kind as SchemaKind
 from sarit.schemas.documents import DocumentReader
@@ -19,9 +20,11 @@ from sarit.search.document_maker import OTHER_KIND, DocumentMaker
 from sarit.search.limits import MAX_MAPPED_FIELDS, MAX_SAMPLED_EVENTS
 from sarit.search.mapping import Field, Kind, Mapping
 from sarit.search.mapping_inference import infer
-from sarit.search.schema_documents import SchemaDocuments
+from sarit.search.schema_documents import SchemaDocuments, stream_documents
 from sarit.serializers.headers import confluent_header
+from tests.unit.serializers.memory_schemas import MemorySchemas
 
+NAME = StreamName("s", "t")
 TIME = "2026-01-31T12:00:00Z"
 
 
@@ -104,6 +107,15 @@ def test_documents_of_a_sample_fit_what_is_inferred_of_it(documents) -> None:
     for event in sample:
         made = maker.document(event)
         assert made.problem != OTHER_KIND or mixed  # a number that no double holds; a time that is no likely one
+
+
+def test_a_stream_names_the_header_of_its_payloads() -> None:
+    schemas = MemorySchemas()
+    assert stream_documents(NAME, {}, schemas, RealClock()) is None
+    assert stream_documents(NAME, {"schema-header": "none"}, schemas, RealClock()) is None
+    decode = stream_documents(NAME, {"schema-header": "confluent"}, schemas, RealClock())
+    assert schemas.add("s.t", '"string"') == 1
+    assert decode(confluent_header(1) + b"\x04ab") == "ab"
 
 
 def test_documents_of_schemas_are_read_with_the_reader_of_their_number() -> None:

@@ -13,6 +13,7 @@ found by an index only, or by a scan without an end.
 from __future__ import annotations
 
 from bisect import insort
+from collections import Counter
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
@@ -26,6 +27,7 @@ from sarit.client.search.scan import ScanBounds, distance, scan
 from sarit.client.search.time_range import cut_behind
 from sarit.core.cuts import StreamCut
 from sarit.core.errors import Invalid
+from sarit.search.limits import MAX_HISTOGRAM_BUCKETS
 from sarit.search.query_parser import bind, parse
 
 if TYPE_CHECKING:
@@ -47,7 +49,8 @@ class ScanQuestion:
 
     `start`, `end`: cuts between which events are read; None: as far as the times demand, or the head and the tail.
     `from_ms`, `to_ms`: times of events since 1970, from the first to before the second; None: any.  `sort`: "newest"
-    or "oldest".  `limit`: of hits.  `decode`: makes documents of payloads that are no JSON."""
+    or "oldest".  `limit`: of hits.  `bucket_ms`: the width of the buckets of a histogram over time; 0: none is wanted.
+    `decode`: makes documents of payloads that are no JSON."""
 
     query: str
     start: StreamCut | None = None
@@ -56,6 +59,7 @@ class ScanQuestion:
     to_ms: int | None = None
     sort: str = "newest"
     limit: int = 20
+    bucket_ms: int = 0
     bounds: ScanBounds = _UNBOUNDED
     decode: Decode | None = None
 
@@ -75,7 +79,8 @@ class ScanState:
     `range_bytes`: of what there is to read; `bytes`, `events`: that were read.  `total`: events that match.  `hits`:
     the best of them, in their order.  `partly`: events of which a part is not searched.  `position`, `end`: everything
     from the start of the scan to `position` was searched, and what is left is from there to `end`.  `left_out`: hits
-    that are not among `hits` since those fill the memory.  `ended`: why the scan has ended; None: it goes on."""
+    that are not among `hits` since those fill the memory.  `buckets`: (begin in ms, events that match), ascending; at
+    the end of the scan only.  `ended`: why the scan has ended; None: it goes on."""
 
     range_bytes: int
     position: StreamCut
@@ -86,6 +91,7 @@ class ScanState:
     hits: tuple[TimedHit, ...] = ()
     partly: int = 0
     left_out: int = 0
+    buckets: tuple[tuple[int, int], ...] = ()
     ended: Ended | None = None
 
 
@@ -115,11 +121,22 @@ async def scan_query(session: Session, stream: StreamName, question: ScanQuestio
             state = replace(
                 state, position=step.position, bytes=step.bytes, events=step.events, total=best.total,
                 hits=best.hits(), partly=step.partly, left_out=best.left_out, ended=step.ended,
+                buckets=best.buckets() if step.ended else (),
             )  # fmt: skip
             yield state
 
 
+async def search_by_scan(session: Session, stream: StreamName, question: ScanQuestion) -> ScanState:
+    """Return the last state of a scan.  Raises NotFound, Invalid, Unavailable, Corrupt."""
+    async with aclosing(scan_query(session, stream, question)) as states:
+        async for state in states:
+            last = state
+    return last
+
+
 def _check(question: ScanQuestion) -> None:
+    if question.bucket_ms < 0:
+        raise Invalid("the buckets of a histogram have a width above 0")
     if question.sort not in SORTS:
         raise Invalid(f"a scan sorts its hits by time, newest or oldest first: {question.sort[:20]!a} needs an index")
     if not 0 <= question.limit <= SEARCH_MAX_HITS:
@@ -147,7 +164,7 @@ class _Best:
         self._question = question
         self._kept: list[tuple[tuple[int, int, int], TimedHit]] = []
         self._bytes = 0
-        self._full = False
+        self._buckets: Counter[int] = Counter()
 
     def __repr__(self) -> str:
         return f"<_Best {len(self._kept)} of {self.total}>"
@@ -158,6 +175,10 @@ class _Best:
         if (low is not None and found.time_ms < low) or (high is not None and found.time_ms >= high):
             return
         self.total += 1
+        if width := self._question.bucket_ms:
+            self._buckets[found.time_ms // width * width] += 1
+            if len(self._buckets) > MAX_HISTOGRAM_BUCKETS:
+                raise Invalid(f"the histogram has more than {MAX_HISTOGRAM_BUCKETS:,} buckets: give wider ones")
         sign = -1 if self._question.sort == "newest" else 1
         pointer = found.hit.pointer
         key = (sign * found.time_ms, sign * pointer.segment.packed, sign * pointer.offset)
@@ -176,9 +197,13 @@ class _Best:
         """Return the best hits in their order."""
         return tuple(found for _, found in self._kept)
 
+    def buckets(self) -> tuple[tuple[int, int], ...]:
+        """Return the histogram."""
+        return tuple(sorted(self._buckets.items()))
+
     def _drop(self) -> None:
         _, dropped = self._kept.pop()
         self._bytes -= len(dropped.hit.event)
 
 
-__all__ = ["SORTS", "ScanQuestion", "ScanState", "TimedHit", "scan_query"]
+__all__ = ["SORTS", "ScanQuestion", "ScanState", "TimedHit", "scan_query", "search_by_scan"]

@@ -11,7 +11,7 @@ from sarit.client.search import mappings, query_scan
 from sarit.client.search.append_times import AppendTimes, append_times
 from sarit.client.search.mappings import scan_mapping
 from sarit.client.search.query_matcher import QueryMatcher
-from sarit.client.search.query_scan import ScanQuestion, scan_query
+from sarit.client.search.query_scan import ScanQuestion, scan_query, search_by_scan
 from sarit.client.search.scan import Ended, ScanBounds
 from sarit.client.streams.jobs import JobInfo
 from sarit.client.streams.recorded_cuts import RecordedCut
@@ -90,6 +90,19 @@ async def test_events_without_a_time_have_that_of_their_envelope_or_of_writing(m
 
 
 @on_node
+async def test_hits_are_counted_by_time(made) -> None:
+    await create_shrinkable(made.client, str(NAME), 2)
+    await write(made, map(order, range(25)))
+    last = await search_by_scan(made.client.session, NAME, ScanQuestion("level:ERROR", limit=0, bucket_ms=10))
+    assert last.buckets == ((START_MS, 4), (START_MS + 10, 3), (START_MS + 20, 2))
+    assert (last.hits, last.total) == ((), 9)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(query_scan, "MAX_HISTOGRAM_BUCKETS", 2)
+        with pytest.raises(Invalid, match="more than 2 buckets: give wider ones"):
+            await searched(made, "*", bucket_ms=10)
+
+
+@on_node
 async def test_a_scan_that_ends_early_says_where_to_go_on(made) -> None:
     await create_shrinkable(made.client, str(NAME), 2)
     await write(made, map(order, range(300)))
@@ -117,6 +130,7 @@ async def test_a_wrong_question_is_refused_before_anything_is_read(made) -> None
     for query, given, why in (
         ("(", {}, "at character"), ("nope:1", {}, "there is no field nope: there are level, n, ts"),
         ("*", {"sort": "score"}, "needs an index"), ("*", {"limit": 10_001}, "0 to 10,000 hits"),
+        ("*", {"bucket_ms": -1}, "above 0"),
     ):  # fmt: skip
         with pytest.raises(Invalid, match=why):
             await searched(made, query, **given)
