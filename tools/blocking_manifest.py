@@ -92,7 +92,7 @@ It runs the asyncio client (`aio.py`) on the event loop of a background thread; 
                     "reader_groups": "ReaderGroups",
                     "tables": "Tables",
                 },
-                lazy=frozenset({"structures"}),
+                lazy=frozenset({"continuous", "structures"}),
                 opened=frozenset({"reader", "writer"}),
                 hidden={"session": "shared by the asyncio parts"},
                 overrides={"close": "it ends the thread of the loop, too"},
@@ -217,6 +217,13 @@ It runs the asyncio client (`aio.py`) on the event loop of a background thread; 
         "Links to other installations, for the blocking client.",
         [
             Facade("sarit.client.streams.links", "Links"),
+        ],
+    ),
+    Module(
+        "continuous",
+        "Continuous queries of streams, for the blocking client.",
+        [
+            Facade("sarit.client.search.continuous", "ContinuousQueries"),
         ],
     ),
     Module(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sarit import aio
     from sarit.client.blocking.client import Client
     from sarit.client.blocking.connection import connect
+    from sarit.client.blocking.continuous import ContinuousQueries
     from sarit.client.blocking.coordination import (
         Coordination,
         LeaderElection,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from sarit.client.reader.batch import Slice
     from sarit.client.reader.cursor import Events
     from sarit.client.reader.pointers import EventPointer
+    from sarit.client.search.continuous import ContinuousProgress, ContinuousQuery
     from sarit.client.streams.event_time import TimeWindow
     from sarit.client.streams.history import Epoch
     from sarit.client.streams.jobs import JobInfo
@@ -99,6 +101,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "sarit.client.blocking.client": ("Client",),
     "sarit.client.blocking.connection": ("connect",),
+    "sarit.client.blocking.continuous": ("ContinuousQueries",),
     "sarit.client.blocking.coordination": (
         "Coordination",
         "LeaderElection",
@@ -175,6 +178,10 @@ _HOMES = {
     "sarit.client.reader.batch": ("Slice",),
     "sarit.client.reader.cursor": ("Events",),
     "sarit.client.reader.pointers": ("EventPointer",),
+    "sarit.client.search.continuous": (
+        "ContinuousProgress",
+        "ContinuousQuery",
+    ),
     "sarit.client.streams.event_time": ("TimeWindow",),
     "sarit.client.streams.history": ("Epoch",),
     "sarit.client.streams.jobs": ("JobInfo",),
@@ -254,6 +261,9 @@ __all__ = [
     "CheckpointEvent",
     "Client",
     "Conflict",
+    "ContinuousProgress",
+    "ContinuousQueries",
+    "ContinuousQuery",
     "Coordination",
     "Corrupt",
     "Credentials",

@@ -37,6 +37,7 @@ from sarit.client.writer.writer import EventWriter
 if TYPE_CHECKING:
     from typing import Any
 
+    from sarit.client.search.continuous import ContinuousQueries
     from sarit.client.structures.counter import SharedCounter
     from sarit.client.structures.shared_list import SharedList
     from sarit.client.structures.shared_map import SharedMap
@@ -44,14 +45,15 @@ if TYPE_CHECKING:
     from sarit.client.structures.shared_set import SharedSet
     from sarit.client.structures.structures import Structures
 
-# Imported when they are first used: few programs share such structures.
+# Imported when they are first used: few programs use them.
 _LAZY = {
-    "SharedCounter": "counter",
-    "SharedList": "shared_list",
-    "SharedMap": "shared_map",
-    "SharedQueue": "shared_queue",
-    "SharedSet": "shared_set",
-    "Structures": "structures",
+    "ContinuousQueries": "search.continuous",
+    "SharedCounter": "structures.counter",
+    "SharedList": "structures.shared_list",
+    "SharedMap": "structures.shared_map",
+    "SharedQueue": "structures.shared_queue",
+    "SharedSet": "structures.shared_set",
+    "Structures": "structures.structures",
 }
 
 __all__ = [
@@ -60,6 +62,7 @@ __all__ = [
     "ByteWriter",
     "Client",
     "Connecting",
+    "ContinuousQueries",
     "Coordination",
     "EventReader",
     "EventWriter",
@@ -93,7 +96,7 @@ def __getattr__(name: str) -> Any:
 
     if name not in _LAZY:
         raise AttributeError(f"module 'sarit.aio' has no attribute {name!r}")
-    found = getattr(import_module(f"sarit.client.structures.{_LAZY[name]}"), name)
+    found = getattr(import_module(f"sarit.client.{_LAZY[name]}"), name)
     globals()[name] = found
     return found
 

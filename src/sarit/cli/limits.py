@@ -40,3 +40,6 @@ PROMOTION_POLL_SECONDS: Final = 0.5  # between two looks of `sarit link promote 
 QUERY_CELL_CHARS: Final = 60  # of a cell on a terminal
 QUERY_WIDTH_ROWS: Final = 1000  # by which the widths of columns are chosen
 PROGRESS_POLL_SECONDS: Final = 0.2
+
+# -- sarit continuous -------------------------------------------------------------------------------
+MAX_SHOWN_QUERY_CHARACTERS: Final = 60  # of a query in a list

@@ -32,6 +32,7 @@ _NOUNS = {
     "stream": ("sarit.cli.stream:stream", "Create, list, inspect, scale, seal, truncate and delete streams."),
     "table": ("sarit.cli.table:table", "Create, list and delete tables; put, get, scan and remove entries."),
     "lake": ("sarit.cli.lake:lake", "List, inspect and maintain streams that are Iceberg tables."),
+    "continuous": ("sarit.cli.continuous:continuous", "Ask queries about every new event of a stream."),
     "link": ("sarit.cli.link:link", "Copy streams to and from other installations; promote mirrors."),
     "schema": ("sarit.cli.schema.commands:schema", "List, show, add, check, delete, export and import schemas."),
     "txn": ("sarit.cli.txn:txn", "List, inspect, commit and abort transactions."),

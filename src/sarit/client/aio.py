@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from sarit.client.core.typed import V, W
+    from sarit.client.search.continuous import ContinuousQueries
     from sarit.client.structures.structures import Structures
     from sarit.core.cuts import StreamCut
     from sarit.env.ports import Env
@@ -275,6 +276,13 @@ class Client:
         from sarit.client.structures.structures import Structures
 
         return Structures(self.session)
+
+    @property
+    def continuous(self) -> ContinuousQueries:
+        """The continuous queries of streams: create, change, list and delete them."""
+        from sarit.client.search.continuous import ContinuousQueries
+
+        return ContinuousQueries(self.session)
 
     @property
     def links(self) -> Links:

@@ -136,6 +136,9 @@ SEARCH_LATE_MS: Final = 3_600_000  # by which it may be written after its own ti
 SEARCH_MAX_HITS: Final = 10_000  # of one search
 SEARCH_HIT_BYTES: Final = 64 * MIB  # of the hits that a scan keeps
 
+CONTINUOUS_POLL_SECONDS: Final = 0.2  # between two looks whether a continuous query holds
+DEFAULT_CONTINUOUS_WAIT_SECONDS: Final = 30.0  # for which a call waits until a continuous query holds
+
 # -- client: blocking --------------------------------------------------------------------------
 # How long what was cancelled may take to end: an interrupted call, and all that runs when the loop ends.
 CANCEL_GRACE_SECONDS: Final = 5.0

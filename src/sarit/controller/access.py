@@ -405,6 +405,12 @@ class Access:
         """Stop the thread that verifies passwords."""
         await self._logins.close()
 
+    def user_now(self, name: str, roles: frozenset[str]) -> Caller | None:
+        """Return a user who made something that acts for this user; None: there is no such user any more.
+
+        `roles`: those of the user then, which count for who logs in with tokens: of them nothing else is known."""
+        return self._logins.user_now(name, roles)
+
     def use(self, rules: Rules) -> None:
         """Decide by these rules from now on."""
         self.rules = rules
@@ -428,7 +434,7 @@ class Access:
         if caller is None:
             return await method(request)
         had = self._authorize(call, need, request, caller, peer)
-        current_authorized.set(Authorized(caller.name, had))
+        current_authorized.set(Authorized(caller.name, had, caller.roles))
         # Sign the token before the call: a name that no token can carry is refused before anything is changed.
         token = "" if need.claims is None else self._token(need.claims(request), request, caller)
         if need.listed is not None and not (need.owner_sees_all and had >= UPDATE):

@@ -90,7 +90,7 @@ class Controller:
 
         `access`: checks every call; None: everybody may do everything.  `kinds`: of background jobs; None: no job can
         be created."""
-        self._access = access
+        self.access = access
         self._rules = RuleTable(tables, env, access.use) if access is not None else None
         self.advertised = advertised
         self.assignment = assignment = Assignment(lambda: self.advertised, members)
@@ -153,9 +153,14 @@ class Controller:
         for each in work:
             self._background.spawn(each)
 
+    @property
+    def makes_jobs(self) -> bool:
+        """Whether background jobs can be created."""
+        return self._kinds is not None
+
     def may_change(self, caller: Caller, *resources: str) -> bool:
         """Return whether the rules let a caller change one of these resources; without rules everybody may."""
-        rules = None if self._access is None else self._access.rules
+        rules = None if self.access is None else self.access.rules
         return rules is None or any(rules.of(caller, resource) is Permission.READ_UPDATE for resource in resources)
 
     def change_times(self, times: Times) -> None:
@@ -199,7 +204,7 @@ class Controller:
             JobCalls(self.catalog, self.jobs, self._kinds),
             LinkCalls(links),
         )
-        found = handlers(PRAVEGA, families, limiter, self._access) | handlers(SARIT, own, limiter, self._access)
+        found = handlers(PRAVEGA, families, limiter, self.access) | handlers(SARIT, own, limiter, self.access)
         if mirror is not None:
-            found |= handlers(MIRROR, [mirror], limiter, self._access, WIDE)
-        return found if search is None else found | handlers(SEARCH, [search], limiter, self._access)
+            found |= handlers(MIRROR, [mirror], limiter, self.access, WIDE)
+        return found if search is None else found | handlers(SEARCH, [search], limiter, self.access)

@@ -12,10 +12,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Authorized:
-    """A user, and the permission that the user has on what the call is about."""
+    """A user, the permission that the user has on what the call is about, and the user's roles."""
 
     user: str
     permission: Permission
+    roles: frozenset[str] = frozenset()
 
 
 # The caller of the current call; None: access is not checked.  Each call runs in its own task, hence context.

@@ -45,7 +45,10 @@ _log = logging.getLogger("sarit.process")
 
 # The modules by kind.  Tests add kinds of their own.
 KINDS: Final[dict[str, str]] = {
-    "iceberg": "sarit.process.jobs.iceberg", "link": "sarit.process.jobs.link", "search": "sarit.process.jobs.search",
+    "continuous": "sarit.process.jobs.continuous",
+    "iceberg": "sarit.process.jobs.iceberg",
+    "link": "sarit.process.jobs.link",
+    "search": "sarit.process.jobs.search",
 }  # fmt: skip
 
 

@@ -174,6 +174,16 @@ OWN_REGISTRY_SECONDS: Final = 10.0  # how long a reader of events waits for the 
 MAX_BATCH_ITEMS: Final = 1000
 MAX_BATCH_WRITE_BYTES: Final = 4 * MIB
 
+# -- continuous queries
+MAX_CONTINUOUS_QUERIES: Final = 20_000  # of one stream
+MAX_CONTINUOUS_OUTPUTS: Final = 64  # streams that the matches of one stream go to
+# The lease of a transaction with matches: the longest there is, since a commit that is recorded should find it open.
+CONTINUOUS_LEASE_SECONDS: Final = 600.0
+MAX_CONTINUOUS_SEARCHED_BYTES: Final = 256 * MIB  # of an output, for a transaction that nobody remembers
+MAX_LISTED_CONTINUOUS: Final = 100  # queries in one answer: each has a text of up to some KiB
+MAX_CONTINUOUS_ATTEMPTS: Final = 20  # to change a row that others change at the same time
+CONTINUOUS_COUNT_SECONDS: Final = 10.0  # for so long the number of a stream's queries is known about
+
 # -- links
 # How often a link's row is read, and its status saved.
 LINK_POLL_SECONDS: Final = 2.0

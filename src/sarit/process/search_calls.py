@@ -25,7 +25,11 @@ if TYPE_CHECKING:
     from sarit.process.security import Security
 
 # The module of the family that serves each call.  A call without one is answered as a call that is not known.
-FAMILIES: Final[dict[str, str]] = {}
+FAMILIES: Final[dict[str, str]] = {
+    "putContinuous": "sarit.process.continuous_calls",
+    "listContinuous": "sarit.process.continuous_calls",
+    "deleteContinuous": "sarit.process.continuous_calls",
+}
 
 
 @dataclass(frozen=True, slots=True)

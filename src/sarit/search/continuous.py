@@ -25,7 +25,7 @@ from sarit.search.continuous_plan import ContinuousState, Intent, Outcome, Writt
 from sarit.search.continuous_ports import OutputProblem
 from sarit.search.limits import (
     CONTINUOUS_BATCH_SECONDS,
-    CONTINUOUS_POLL_SECONDS,
+    CONTINUOUS_EVENT_POLL_SECONDS,
     CONTINUOUS_SAVE_SECONDS,
     CONTINUOUS_SLICE_EVENTS,
     MAX_CONTINUOUS_BATCH_BYTES,
@@ -186,9 +186,9 @@ class Continuous:
             if batch.is_full or late:
                 break
             if found is None:
-                await self._pause(CONTINUOUS_POLL_SECONDS)
+                await self._pause(CONTINUOUS_EVENT_POLL_SECONDS)
         else:  # nothing can come any more, or the stream has to be asked again
-            await self._pause(CONTINUOUS_POLL_SECONDS)
+            await self._pause(CONTINUOUS_EVENT_POLL_SECONDS)
         return batch
 
     async def _process(self, batch: Batch) -> bool:
@@ -263,9 +263,8 @@ class Continuous:
     def _matches(self, batch: Batch, part: slice, asked: Asked) -> Iterator[Match]:
         """Return an iterator over the matches of a part of a batch: those of a query in the order of the events."""
         places, events = batch.places[part], batch.events[part]
-        index = self._queries.language.batch(events, asked.compiled.wanted)
-        found = asked.compiled.match(index)
-        return encoded(asked, found, places, events, index.times)
+        timed = self._queries.language.batch(events, asked.compiled.wanted)
+        return encoded(asked, asked.compiled.match(timed.index), places, events, timed.times)
 
     # -- intents ------------------------------------------------------------------------------------
 
@@ -334,7 +333,7 @@ class Continuous:
                 if found is None:
                     if not await self._source.bytes_behind(batch.end):
                         break
-                    await self._pause(CONTINUOUS_POLL_SECONDS)
+                    await self._pause(CONTINUOUS_EVENT_POLL_SECONDS)
                     continue
                 batch.add(part_of(intent, found))
                 left = {segment: last for segment, last in left.items() if not is_passed(found.end, segment, last)}

@@ -1,9 +1,10 @@
-"""Matches as events of the outputs.  Pure.  Format: docs/formats/search.md.
+"""Matches as events of the outputs.  Pure.  Format: docs/formats/continuous-queries.md.
 
     {"query": "late-orders", "id": "6f…", "stream": "shop/orders", "segment": 0, "offset": 4711, "time_ms": 17…}
 
-With `"event"`, the text of the event, or `"event_base64"` if it is no UTF-8, for queries that want it.  The routing key
-is the name of the query: its matches stay in the order in which its events were in their segments.
+For queries that want it with `"event"`, the text of the event, `"event_base64"` if it is no UTF-8, or `"event_bytes"`,
+its length, if it is too long to be copied.  The routing key is the name of the query: its matches stay in the order in
+which its events were in their segments.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sarit.core.names import StreamName
+from sarit.search.batch_index import places as event_numbers
 from sarit.search.continuous_plan import Proof
-from sarit.search.continuous_queries import event_numbers
-from sarit.search.limits import CONTINUOUS_ENCODED_MATCHES
+from sarit.search.limits import CONTINUOUS_ENCODED_MATCHES, MAX_MATCH_EVENT_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -52,7 +53,9 @@ def _document(query: ContinuousQuery, segment: int, offset: int, time_ms: int | 
     }  # fmt: skip
     if time_ms is not None:
         document["time_ms"] = time_ms
-    if event is not None:
+    if event is not None and len(event) > MAX_MATCH_EVENT_BYTES:
+        document["event_bytes"] = len(event)
+    elif event is not None:
         try:
             document["event"] = event.decode()
         except UnicodeDecodeError:

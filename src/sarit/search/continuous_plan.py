@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
 _FORMAT: Final = 1
 
+# The kind and the name of the job of a stream's continuous queries.
+CONTINUOUS_KIND: Final = "continuous"
+CONTINUOUS_JOB: Final = "queries"
+
 
 class Outcome(Enum):
     """The end of a transaction that was asked to commit: UNKNOWN: the controller does not know it (any more); GONE:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from sarit.core.errors import Invalid
-from sarit.search.continuous_queries import EventBatch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence, Set
@@ -13,6 +12,7 @@ if TYPE_CHECKING:
     from sarit.core.cuts import StreamCut
     from sarit.core.names import StreamName
     from sarit.search.continuous_plan import Outcome, Proof
+    from sarit.search.continuous_queries import TimedBatch
     from sarit.search.continuous_rows import Maker
     from sarit.search.query import Query
 
@@ -23,14 +23,6 @@ class OutputProblem(Invalid):
     def __init__(self, output: StreamName, why: str) -> None:
         super().__init__(why)
         self.output = output
-
-
-class TimedBatch(EventBatch, Protocol):
-    """Some events, indexed in memory, with their times."""
-
-    @property
-    def times(self) -> Sequence[int | None]:
-        """Return when each event happened, in milliseconds since 1970; None: it does not say."""
 
 
 class QueryLanguage(Protocol):
@@ -84,7 +76,10 @@ class Outputs(Protocol):
 
 
 class Rights(Protocol):
-    """The rules of access, as they are now."""
+    """The rules of access, as they were when they were read last."""
+
+    async def refresh(self) -> None:
+        """Read the rules again if they have changed.  Raises Unavailable."""
 
     def problem(self, maker: Maker, source: StreamName, output: StreamName) -> str:
         """Return why a maker may not have matches of a stream in an output; empty: it may."""

@@ -7,12 +7,14 @@ there each query takes a few operations on bitmaps of the whole batch.  Queries 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from sarit.search.query import And, Equals, Not, Or, Phrase, Query, Term
+from sarit.search.batch_index import wanted_tokens
+from sarit.search.query import And, Equals, Or, Phrase, Query, Term
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Set
+    from collections.abc import Iterable, Sequence, Set
 
     # A token, or the whole value of a keyword (True), of a field.
     Word: TypeAlias = tuple[bool, str, str]
@@ -29,6 +31,14 @@ class EventBatch(Protocol):
 
     def match(self, query: Query) -> int:
         """Return the events that match a query, as a bitmap.  Raises Invalid: the query costs too much."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimedBatch:
+    """Some events, indexed in memory, and when each happened, in milliseconds since 1970; None: it does not say."""
+
+    index: EventBatch
+    times: Sequence[int | None]
 
 
 class CompiledQueries:
@@ -101,28 +111,3 @@ def required(query: Query) -> Set[Word] | None:
 
 def _cost(words: Set[Word]) -> tuple[int, int]:
     return len(words), -min(len(word) for _, _, word in words)
-
-
-def wanted_tokens(queries: Iterable[Query]) -> dict[str, set[str]]:
-    """Return of each text the tokens that queries ask for."""
-    found: dict[str, set[str]] = {}
-    stack: list[Query] = list(queries)
-    while stack:
-        query = stack.pop()
-        if isinstance(query, Term):
-            found.setdefault(query.field, set()).add(query.token)
-        elif isinstance(query, Phrase):
-            found.setdefault(query.field, set()).update(query.tokens)
-        elif isinstance(query, And | Or):
-            stack.extend(query.parts)
-        elif isinstance(query, Not):
-            stack.append(query.part)
-    return found
-
-
-def event_numbers(bitmap: int) -> Iterable[int]:
-    """Yield the numbers of the events in a bitmap, ascending."""
-    while bitmap:
-        lowest = bitmap & -bitmap
-        yield lowest.bit_length() - 1
-        bitmap ^= lowest

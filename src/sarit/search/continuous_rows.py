@@ -5,7 +5,7 @@
 A user changes what is *wanted*.  The job of the stream *adopts* it when it begins a batch: only then does a new query
 hold, a changed one hold in its new form, or is a deleted one gone; `holds_from` is the cut at which that batch began.
 A query whose matches cannot be written, or whose maker may not do so any more, is *suspended*: `problem` says why.  It
-holds for no event until it is adopted again, from a new cut.  Format: docs/formats/search.md.
+holds for no event until it is adopted again, from a new cut.  Format: docs/formats/continuous-queries.md.
 """
 
 from __future__ import annotations

@@ -59,9 +59,11 @@ class QuerySet:
 
     def __init__(
         self, stream: StreamName, stream_id: str, rows: Rows, outputs: Outputs, rights: Rights,
-        languages: Callable[[bytes], QueryLanguage], env: Env, worker: Worker,
+        languages: Callable[[bytes], QueryLanguage], env: Env, worker: Worker, *, fresh: bool = False,
     ) -> None:  # fmt: skip
-        """`languages`: makes the language of an encoded mapping; of no bytes that of no fields."""
+        """`languages`: makes the language of an encoded mapping; of no bytes that of no fields.
+
+        `fresh`: the job has no progress, so no query holds yet, whatever its row says."""
         self.language: QueryLanguage = languages(b"")
         self._stream = stream
         self._stream_id = stream_id
@@ -72,7 +74,7 @@ class QuerySet:
         self._clock = env.clock
         self._worker = worker
         self._position: int | None = None
-        self._loaded = False
+        self._loaded = fresh
         self._mapping = b""
         self._found: dict[bytes, tuple[ContinuousQuery, int]] = {}
         self._compiled: dict[str, Query | str] = {}  # by the text; a text: why there is none
@@ -96,7 +98,8 @@ class QuerySet:
         self._checked[output] = self._clock.monotonic(), why or "it cannot be written to"
 
     async def load(self) -> None:
-        """Read the rows again if any has changed.  Raises Unavailable."""
+        """Read the rows again if any has changed, and the rules of access.  Raises Unavailable."""
+        await self._rights.refresh()
         position = await self._rows.position()
         if position == self._position:
             return

@@ -31,10 +31,8 @@ MIN_PREFIX_CHARACTERS: Final = 2
 MAX_PREFIX_TERMS: Final = 10_000  # words of a shard that a prefix may stand for
 
 # -- continuous queries ----------------------------------------------------------------------------
-MAX_CONTINUOUS_QUERIES: Final = 20_000  # of one stream
 MAX_CONTINUOUS_NAME_CHARACTERS: Final = 128  # of the name of a continuous query
 MAX_CONTINUOUS_ROW_BYTES: Final = 32 * KIB  # of a continuous query as it is stored
-MAX_CONTINUOUS_OUTPUTS: Final = 64  # streams that the matches of one stream go to
 MAX_CONTINUOUS_ROLES: Final = 64  # of the maker of a query, as they are kept with it
 # Events of one segment that are asked about together, without a pause for other work of the process.
 CONTINUOUS_SLICE_EVENTS: Final = 4_096
@@ -43,13 +41,11 @@ MAX_CONTINUOUS_BATCH_EVENTS: Final = 50_000
 MAX_CONTINUOUS_BATCH_BYTES: Final = 32 * MIB
 # Progress without matches is stored so often: to ask about the same events again costs time, and nothing else.
 CONTINUOUS_SAVE_SECONDS: Final = 10.0
-# The lease of a transaction with matches: the longest there is, since a commit that is recorded should find it open.
-CONTINUOUS_LEASE_SECONDS: Final = 600.0
 CONTINUOUS_OUTPUT_CHECK_SECONDS: Final = 10.0  # between two looks at an output that could not be written to
 MAX_CONTINUOUS_PROBLEM_CHARACTERS: Final = 300
-MAX_CONTINUOUS_SEARCHED_BYTES: Final = 256 * MIB  # of an output, for a transaction that nobody remembers
+MAX_MATCH_EVENT_BYTES: Final = 512 * KIB  # of an event that is copied into its match
 CONTINUOUS_ENCODED_MATCHES: Final = 1_000  # matches that are made into events at a time
-CONTINUOUS_POLL_SECONDS: Final = 0.1  # between two looks for new events
+CONTINUOUS_EVENT_POLL_SECONDS: Final = 0.1  # between two looks for new events
 MAX_CONTINUOUS_REPEATS: Final = 5  # of a batch whose transactions were aborted, in one run
 
 # -- an index --------------------------------------------------------------------------------------

@@ -85,6 +85,14 @@ class Logins:
         self._under_way.clear()
         self._guesses.forgive()
 
+    def user_now(self, name: str, roles: frozenset[str]) -> Caller | None:
+        """Return a user with the present roles; None: there is no such user any more.
+
+        `roles`: that the user had once, which count for who logs in with tokens: of them nothing else is known."""
+        if (user := self._users.get(name)) is not None:
+            return Caller(name, user.roles)
+        return None if self._bearer is None else Caller(name, roles)
+
     async def close(self) -> None:
         """End the thread that checks passwords."""
         await self._queue.close()

@@ -286,6 +286,13 @@ async def links(world: World, method: str) -> Any:
     return lambda: getattr(world.client.links, method)(*arguments.get(method, ["a"]), **named)
 
 
+@case(*(f"ContinuousQueries.{each}" for each in ("create", "get", "change", "delete", "list", "progress")))
+async def continuous(world: World, method: str) -> Any:
+    await wait(world.client.create_stream(world.stream))
+    more = {"create": ["a", "red", world.stream], "change": ["a", "red"], "list": [], "progress": []}.get(method, ["a"])
+    return lambda: getattr(world.client.continuous, method)(world.stream, *more)
+
+
 # -- tables -----------------------------------------------------------------------------------------
 
 

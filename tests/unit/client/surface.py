@@ -96,6 +96,7 @@ def instances(client: Client, scope: str) -> dict[str, Any]:
         client.structures.list(f"{scope}/list"),
         client.structures.queue(f"{scope}/queue"),
         client.links,
+        client.continuous,
         client.reader_groups,
     ]
     named = {type(one).__name__: one for one in made}

@@ -81,6 +81,18 @@ def mirror_streams(client: sarit.Client, scope: str) -> None:
     links.delete(made.name)
 
 
+def ask_all_the_time(client: sarit.Client, scope: str) -> None:
+    asked = client.continuous
+    assert_type(asked, sarit.ContinuousQueries)
+    if scope not in client.list_scopes():  # a program for the type checker: this node runs no jobs
+        made = asked.create(f"{scope}/lines", "errors", "error", f"{scope}/alerts", with_event=True)
+        assert_type(made, sarit.ContinuousQuery)
+        assert_type(made.holds_from, sarit.StreamCut | None)
+        assert_type(asked.list(f"{scope}/lines"), tuple[sarit.ContinuousQuery, ...])
+        assert_type(asked.progress(f"{scope}/lines"), sarit.ContinuousProgress)
+        asked.delete(f"{scope}/lines", made.name)
+
+
 def copy_bytes(client: sarit.Client, scope: str) -> None:
     client.create_stream(scope, "video")
     with client.byte_writer(f"{scope}/video") as writer:
@@ -295,6 +307,7 @@ def main(scope: str) -> None:
         client.create_scope(scope)
         write_and_read(client, scope)
         mirror_streams(client, scope)
+        ask_all_the_time(client, scope)
         copy_bytes(client, scope)
         read_in_a_group(client, scope)
         use_tables(client, scope)

@@ -21,6 +21,7 @@ from sarit.search.continuous import Continuous
 from sarit.search.continuous_matches import is_proof
 from sarit.search.continuous_plan import ContinuousState, Outcome
 from sarit.search.continuous_ports import OutputProblem
+from sarit.search.continuous_queries import TimedBatch
 from sarit.search.continuous_rows import ContinuousQuery, Definition, Maker, decode_query, encode_query, query_key
 from sarit.search.continuous_set import QuerySet
 from sarit.search.ports import EventSlice
@@ -90,7 +91,6 @@ class Words:
 
     def __init__(self, events: Sequence[bytes]) -> None:
         self._events = [set(event.decode().split()) for event in events]
-        self.times: list[int | None] = [None] * len(events)
 
     def tokens(self, field: str) -> set[str]:
         assert field == ALL_TEXT
@@ -123,8 +123,8 @@ class Language:
         parts = [Not(Term(ALL_TEXT, w[1:])) if w[0] == "-" else Term(ALL_TEXT, w) for w in text.split()]
         return parts[0] if len(parts) == 1 else And(tuple(parts))
 
-    def batch(self, events: Sequence[bytes], wanted: object) -> Words:
-        return Words(events)
+    def batch(self, events: Sequence[bytes], wanted: object) -> TimedBatch:
+        return TimedBatch(Words(events), [None] * len(events))
 
 
 @dataclass
@@ -423,10 +423,14 @@ class World:
         worker: Any = Worker()
         outputs = self.outputs.by(gate)
         rows = Rows(self, gate, lambda: made, mine)
-        queries = QuerySet(SOURCE, STREAM_ID, rows, outputs, self, lambda _: Language(), env, worker)
+        fresh = not self.state
+        queries = QuerySet(SOURCE, STREAM_ID, rows, outputs, self, lambda _: Language(), env, worker, fresh=fresh)
         state = ContinuousState.decode(self.state) if self.state else ContinuousState(STREAM_ID, self.stream.tail())
         made = Continuous(Source(self.stream, gate), queries, outputs, save, env, worker, state, pause=pause)
         return made
+
+    async def refresh(self) -> None:
+        """The rights: they are as they are."""
 
     def problem(self, maker: Maker, source: StreamName, output: StreamName) -> str:
         """The rights: `Rights`."""

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from sarit.client.aio import Client as AioClient
+    from sarit.client.blocking.continuous import ContinuousQueries
     from sarit.client.blocking.loop_thread import LoopThread
     from sarit.client.blocking.structures import Structures
     from sarit.client.core.typed import V, W
@@ -90,6 +91,13 @@ class Client:
         from sarit.client.blocking.structures import Structures
 
         return Structures(self._thread, self._inner.structures)
+
+    @property
+    def continuous(self) -> ContinuousQueries:
+        """The continuous queries of streams: create, change, list and delete them."""
+        from sarit.client.blocking.continuous import ContinuousQueries
+
+        return ContinuousQueries(self._thread, self._inner.continuous)
 
     @property
     def links(self) -> Links:

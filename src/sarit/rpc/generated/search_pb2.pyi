@@ -190,7 +190,7 @@ class SearchInfoResponse(_message.Message):
     def __init__(self, searchable: _Optional[bool] = ..., events: _Optional[int] = ..., shards: _Optional[int] = ..., bytes: _Optional[int] = ..., cut: _Optional[_Union[SearchCut, _Mapping]] = ..., committedMs: _Optional[int] = ..., lostBytes: _Optional[int] = ..., partly: _Optional[int] = ..., bytesBehind: _Optional[int] = ..., problem: _Optional[str] = ..., fields: _Optional[_Iterable[_Union[SearchField, _Mapping]]] = ..., timeField: _Optional[str] = ..., intervalSeconds: _Optional[int] = ..., start: _Optional[str] = ...) -> None: ...
 
 class ContinuousQuery(_message.Message):
-    __slots__ = ("name", "query", "output", "withEvent", "queryId", "maker", "state", "problem", "holdsFrom", "version", "matches", "createdMs")
+    __slots__ = ("name", "query", "output", "withEvent", "queryId", "maker", "state", "problem", "holdsFrom", "version", "createdMs")
     NAME_FIELD_NUMBER: _ClassVar[int]
     QUERY_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_FIELD_NUMBER: _ClassVar[int]
@@ -201,7 +201,6 @@ class ContinuousQuery(_message.Message):
     PROBLEM_FIELD_NUMBER: _ClassVar[int]
     HOLDSFROM_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
-    MATCHES_FIELD_NUMBER: _ClassVar[int]
     CREATEDMS_FIELD_NUMBER: _ClassVar[int]
     name: str
     query: bytes
@@ -213,9 +212,8 @@ class ContinuousQuery(_message.Message):
     problem: str
     holdsFrom: SearchCut
     version: int
-    matches: int
     createdMs: int
-    def __init__(self, name: _Optional[str] = ..., query: _Optional[bytes] = ..., output: _Optional[_Union[_controller_pb2.StreamInfo, _Mapping]] = ..., withEvent: _Optional[bool] = ..., queryId: _Optional[str] = ..., maker: _Optional[str] = ..., state: _Optional[str] = ..., problem: _Optional[str] = ..., holdsFrom: _Optional[_Union[SearchCut, _Mapping]] = ..., version: _Optional[int] = ..., matches: _Optional[int] = ..., createdMs: _Optional[int] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., query: _Optional[bytes] = ..., output: _Optional[_Union[_controller_pb2.StreamInfo, _Mapping]] = ..., withEvent: _Optional[bool] = ..., queryId: _Optional[str] = ..., maker: _Optional[str] = ..., state: _Optional[str] = ..., problem: _Optional[str] = ..., holdsFrom: _Optional[_Union[SearchCut, _Mapping]] = ..., version: _Optional[int] = ..., createdMs: _Optional[int] = ...) -> None: ...
 
 class PutContinuousRequest(_message.Message):
     __slots__ = ("scope", "stream", "name", "query", "output", "withEvent", "version", "mapping", "inferred")
@@ -246,24 +244,32 @@ class PutContinuousResponse(_message.Message):
     def __init__(self, query: _Optional[_Union[ContinuousQuery, _Mapping]] = ...) -> None: ...
 
 class ListContinuousRequest(_message.Message):
-    __slots__ = ("scope", "stream", "after")
+    __slots__ = ("scope", "stream", "after", "name")
     SCOPE_FIELD_NUMBER: _ClassVar[int]
     STREAM_FIELD_NUMBER: _ClassVar[int]
     AFTER_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
     scope: str
     stream: str
     after: str
-    def __init__(self, scope: _Optional[str] = ..., stream: _Optional[str] = ..., after: _Optional[str] = ...) -> None: ...
+    name: str
+    def __init__(self, scope: _Optional[str] = ..., stream: _Optional[str] = ..., after: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
 
 class ListContinuousResponse(_message.Message):
-    __slots__ = ("queries", "bytesBehind", "problem")
+    __slots__ = ("queries", "events", "matches", "problem", "cut", "more")
     QUERIES_FIELD_NUMBER: _ClassVar[int]
-    BYTESBEHIND_FIELD_NUMBER: _ClassVar[int]
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    MATCHES_FIELD_NUMBER: _ClassVar[int]
     PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    CUT_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
     queries: _containers.RepeatedCompositeFieldContainer[ContinuousQuery]
-    bytesBehind: int
+    events: int
+    matches: int
     problem: str
-    def __init__(self, queries: _Optional[_Iterable[_Union[ContinuousQuery, _Mapping]]] = ..., bytesBehind: _Optional[int] = ..., problem: _Optional[str] = ...) -> None: ...
+    cut: SearchCut
+    more: bool
+    def __init__(self, queries: _Optional[_Iterable[_Union[ContinuousQuery, _Mapping]]] = ..., events: _Optional[int] = ..., matches: _Optional[int] = ..., problem: _Optional[str] = ..., cut: _Optional[_Union[SearchCut, _Mapping]] = ..., more: _Optional[bool] = ...) -> None: ...
 
 class DeleteContinuousRequest(_message.Message):
     __slots__ = ("scope", "stream", "name", "output")
