@@ -116,4 +116,5 @@ def test_mapping_that_contradicts_itself_is_refused(place, tmp_path):
     mapping = tmp_path / "mapping.json"
     mapping.write_text('{"fields": {"a": "text"}, "time_field": "a"}')
     words = ("stream", "create", "web/never", "--searchable", "--search-mapping", str(mapping))
-    assert "is not among its fields of times" in said(place, *words, code=2)
+    error = " ".join(said(place, *words, code=2).split())
+    assert f"{mapping}: the time field 'a' of a mapping is not among its fields of times" in error

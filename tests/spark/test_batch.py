@@ -186,6 +186,22 @@ def test_filters_give_the_same_rows_and_read_less(client, load, scope, pushdown)
     assert shared.where("stream = 'y'").union(shared.where("stream = 'x'")).count() == 1200
 
 
+def test_search_leaves_the_events_that_a_query_finds(client, load, scope):
+    """Tasks of a real Spark search the events; a `where` of Spark's own comes on top."""
+    stream = f"{scope}/log"
+    client.create_stream(stream, segments=3)
+    with client.writer(stream) as writer:
+        for number in range(3000):
+            level = "error" if number % 100 == 0 else "info"
+            writer.write(f'{{"n": {number}, "level": "{level}", "text": "it took {number} ms"}}', key=str(number))
+    frame = load("n bigint", stream=stream, format="json", search="level:error", minPartitions="4")
+    assert sorted(row.n for row in frame.collect()) == list(range(0, 3000, 100))
+    assert frame.where("n >= 2900").count() == 1
+    assert load(stream=stream, search='"took 17 ms" OR "took 18 ms"').count() == 2
+    with pytest.raises(Exception, match=r"option search, for stream .*: .*levle"):
+        load(stream=stream, search="levle:error").count()
+
+
 def test_sealed_and_empty_streams(client, load, scope):
     client.create_stream(f"{scope}/empty", segments=2)
     assert load(stream=f"{scope}/empty").count() == 0

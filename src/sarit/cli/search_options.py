@@ -102,10 +102,10 @@ def read_mapping(path: Path) -> FieldMapping:
         raise click.UsageError(f"{path} has more than {MAX_SEARCH_SETTINGS_BYTES} bytes: name fewer fields")
     try:
         return from_document(parse_json(document))
-    except ValueError as error:  # bytes that are no text, too
-        raise click.UsageError(f"{path} is not JSON: {error}") from None
     except Invalid as error:
         raise click.UsageError(f"{path}: {error}") from None
+    except ValueError as error:  # bytes that are no text, too
+        raise click.UsageError(f"{path} is not JSON: {error}") from None
 
 
 def new_index_settings(change: SearchChange) -> SearchSettings:

@@ -16,12 +16,15 @@ from sarit.spark.source.pushdown import PushedFilters
 from sarit.spark.source.task import RangePartition, read_ranges
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
+    from sarit.client.blocking.client import Client
+    from sarit.core.names import StreamName
     from sarit.spark.formats.columns import Projection
     from sarit.spark.source.access import StreamAccess
+    from sarit.spark.source.event_search import EventSearch
     from sarit.spark.source.filters import Wanted
     from sarit.spark.source.options import ReadOptions
     from sarit.spark.source.ranges import Range
@@ -47,12 +50,27 @@ class BatchReader(DataSourceReader):
             check_places(self._options, streams, now_ms())
             accesses = [ConnectedStream(target, s, client) for s in streams if self._wanted.has_stream(s)]
             groups = plan(self._options, accesses, self._wanted, now_ms(), with_cut=self._with_cut)
-        return [RangePartition(*group) for group in groups]
+            searches = self._searches(client, accesses, groups)
+        return [RangePartition(*group, searches=searches) for group in groups]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the events of one partition; Spark passes None if there is no partition."""
         if isinstance(partition, RangePartition):
             yield from read_ranges(self._options, partition, self._projection)
+
+    def _searches(
+        self, client: Client, accesses: Iterable[ConnectedStream], groups: Iterable[tuple[Range, ...]]
+    ) -> dict[StreamName, EventSearch] | None:
+        """Return the query for each stream that is read; None: all events are wanted."""
+        search = self._options.search
+        if search is None:
+            return None
+        parts = [part for group in groups for part in group]
+        return {
+            access.stream: search.of_stream(client, access, mine)
+            for access in accesses
+            if (mine := [part for part in parts if part.stream == access.stream])
+        }
 
     @property
     def _wanted(self) -> Wanted:

@@ -14,6 +14,7 @@ from sarit.spark.limits import SPARK_PARTITION_BYTES
 from sarit.spark.options import BATCH_READ, DEFAULT_CONTROLLER, READ, Given, Option
 from sarit.spark.registry import options as registry
 from sarit.spark.source import streaming_options
+from sarit.spark.source.event_search import SearchOption, parse_search
 from sarit.spark.source.starts import Places
 from sarit.spark.source.streaming_options import StreamingOptions, parse_streaming
 
@@ -55,6 +56,16 @@ OPTIONS: Final = (
         "with `pushFilters`, `true`: column `key` is the routing key that each event was written with, as it is with "
         "envelopes unless the writer gave another. Then a filter `key = ...` reads only the segments of that key",
         "`false`",
+    ),
+    Option(
+        "search", BATCH_READ,
+        "a query of full-text search, as `level:error \"timed out\"`: the "
+        "read has the events that it finds, and no others. The tasks look into each event, so no index is needed",
+    ),
+    Option(
+        "searchMapping", BATCH_READ,
+        "with `search`: the fields of the events and their kinds, as JSON: `{\"fields\": {\"level\": \"keyword\"}}`",
+        "that of the stream's index, if it was given one, else inferred from the first events that are read",
     ),
     Option(
         "failOnDataLoss", READ,
@@ -113,6 +124,7 @@ class ReadOptions:
     streaming: StreamingOptions
     push_filters: bool = False
     key_is_routing_key: bool = False
+    search: SearchOption | None = None
 
     @property
     def stream(self) -> StreamName:
@@ -140,6 +152,7 @@ def parse_read(options: Mapping[str, str], default_controller: str = DEFAULT_CON
         streaming=parse_streaming(given, selection.scope or selection.names[0].scope),
         push_filters=given.flag("pushFilters", default=False),
         key_is_routing_key=given.flag("keyIsRoutingKey", default=False),
+        search=parse_search(given.text("search"), given.text("searchMapping")),
     )
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
+from sarit.core.errors import Invalid
 from sarit.spark import versions
 from sarit.spark.client import ConnectedSource
 from sarit.spark.source.group_position import GroupPosition
@@ -174,7 +175,9 @@ if versions.has_admission_control(versions.version()):
 
 
 def stream_reader(options: ReadOptions, projection: Projection) -> DataSourceStreamReader:
-    """Return the streaming reader for the installed PySpark."""
+    """Return the streaming reader for the installed PySpark.  Raises Invalid: an option is for batch reads alone."""
+    if options.search is not None:
+        raise Invalid("option search is for batch reads: register a continuous query, and read its output stream")
     if versions.has_admission_control(versions.version()):
         return StreamReader(options, projection)
     return PlainStreamReader(options, projection)
