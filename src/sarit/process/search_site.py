@@ -183,7 +183,8 @@ class TableRows:
     async def scan(self, prefix: bytes) -> list[tuple[bytes, bytes, int]]:
         """Return (key, value, version) of all keys that begin with a prefix, ascending.  Raises Unavailable."""
         try:
-            found = await scan_whole(self._tables, SEARCH_TABLE, prefix, after_prefix(prefix))
+            end = after_prefix(prefix) if prefix else None
+            found = await scan_whole(self._tables, SEARCH_TABLE, prefix, end)
         except NotFound:
             return []
         return [(key, row.value, row.version) for key, row in found]

@@ -161,7 +161,8 @@ class Indexer:
         await self._register()
         state = self.state
         if state.closed is not None:
-            self.shards = decode_shards(await read_file(self._blobs, state.closed))
+            listed = await read_file(self._blobs, state.closed)
+            self.shards = await self._run(partial(decode_shards, listed))
         if state.growing is not None and state.growing.files:
             await self._resume(state.growing)
         self._note()
@@ -303,7 +304,8 @@ class Indexer:
     async def _store_shards(self, shards: list[Shard], growing: Shard | None) -> None:
         closed = None
         if shards:
-            (closed,) = await upload(self._blobs, self._new_blob(), {"shards": encode_shards(shards)})
+            listed = await self._run(partial(encode_shards, shards))
+            (closed,) = await upload(self._blobs, self._new_blob(), {"shards": listed})
         stored_bytes = _bytes_of(shards) + (0 if growing is None else index_plan.length_of(growing.files))
         await self._store(
             replace(self.state, closed=closed, closed_shards=len(shards), growing=growing, stored_bytes=stored_bytes)

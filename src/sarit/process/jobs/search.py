@@ -95,10 +95,24 @@ class SearchJobs:
             self._measured.pop(stream, None)
             raise
         except SaritError as error:
+            await self._note_lag(job, measured.counters)
             measured.counters.problem = cut_text(str(error), MAX_TABLE_PROBLEM_CHARACTERS)
             raise
         finally:
             measured.ended = self._world.env.clock.monotonic()
+
+    async def _note_lag(self, job: Job, counters: IndexStatistics) -> None:
+        """Note how far an index is behind, whose job has just failed: perhaps before it could tell."""
+        from sarit.process.jobs.event_source import StreamEvents
+
+        clock = self._world.env.clock
+        with suppress(SaritError):
+            state = IndexState.decode(job.state)
+            source = StreamEvents(self._world.client.session, job.key.stream, clock)
+            cut = state.cut or await source.edge(decode_settings(job.settings).start)
+            counters.lag_bytes = await source.bytes_behind(cut)
+            if counters.lag_bytes and counters.behind_since_ms is None:
+                counters.behind_since_ms = state.committed_ms or clock.wall_ms()
 
     async def _index(self, job: Job, save: Save, statistics: IndexStatistics) -> None:
         require("search", _NEED)
