@@ -14,8 +14,9 @@ from sarit.env.real import real_env
 from sarit.process.settings import NodeConfig
 from sarit.process.standalone import open_node
 from sarit.search.documents import Place
+from sarit.search.mapping import Kind
 from sarit.search.ports import ShardQuestion
-from sarit.search.query import ALL_TEXT, Everything, Term
+from sarit.search.query import ALL_TEXT, Equals, Everything, Phrase, Range, Term
 from sarit.search.settings import SEARCH_JOB, SEARCH_KIND, SearchSettings
 from sarit.search.shard_files import download, read_file
 from sarit.search.state import IndexState, decode_shards
@@ -160,6 +161,33 @@ def test_index_of_a_stream_that_is_not_searchable_any_more_is_deleted(tmp_path, 
         await client.delete_stream(str(NAME))
         await site.sweep_once()
         assert await site.blobs.names("") == []
+
+    on_node(tmp_path / "node", work)
+
+
+def test_fields_are_inferred_and_kept_in_the_shard(tmp_path):
+    async def work(node, client):
+        await client.create_scope("shop")
+        await client.create_stream(str(NAME), segments=1)
+        await write(
+            client,
+            b'{"at": "2026-01-02T03:04:05Z", "timestamp": "2026-05-06T07:08:09Z", "user": {"id": "bob"}, "paid": true}',
+            b'{"at": "2026-01-02T03:04:06Z", "note": "payment failed", "amount": 12.5, "timestamp": 3}',
+            b"no document",
+        )
+        await client.stream(str(NAME)).create_job(SEARCH_KIND, SOON, SEARCH_JOB)
+        state = await indexed(node, 3)
+        kinds = {field.path: field.kind for field in state.growing.mapping.fields}
+        assert (kinds["user.id"], kinds["note"], kinds["amount"], kinds["paid"], kinds["at"]) == (
+            Kind.KEYWORD, Kind.TEXT, Kind.NUMBER, Kind.BOOLEAN, Kind.TIME,
+        )  # fmt: skip
+        assert len(await hits(node, tmp_path, Equals("user.id", "bob"))) == 1
+        assert len(await hits(node, tmp_path, Phrase("note", ("payment", "failed")))) == 1
+        assert len(await hits(node, tmp_path, Range("amount", 12, None))) == 1
+        assert len(await hits(node, tmp_path, Term(ALL_TEXT, "document"))) == 1
+        # New fields come with the next shard; those of the shard stay what they are, for whoever takes over.
+        await write(client, b'{"later": "x"}')
+        assert (await indexed(node, 4)).growing.mapping == state.growing.mapping
 
     on_node(tmp_path / "node", work)
 

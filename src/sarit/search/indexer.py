@@ -63,7 +63,7 @@ class Maker(Protocol):
     """Makes documents of events."""
 
     def document(self, event: bytes) -> Document:
-        """Return the document of an event.  Raises nothing."""
+        """Return the document of an event.  Raises Unavailable: the registry of schemas."""
 
 
 class Fields(Protocol):

@@ -139,12 +139,17 @@ class SearchJobs:
     async def _index_in(
         self, directory: Path, worker: Worker, job: Job, save: Save, statistics: IndexStatistics
     ) -> None:
-        from sarit.process.jobs.event_fields import EventFields
+        from sarit.client.streams import properties
+        from sarit.process.jobs.event_fields import fields_of
         from sarit.process.jobs.event_source import StreamEvents
         from sarit.search.indexer import Indexer
 
         world, stream = self._world, job.key.stream
         source = StreamEvents(world.client.session, stream, world.env.clock)
+
+        # Schemas are asked for on the worker, when an event names one that is not known yet.
+        found = await properties.read(world.client.session, stream)
+        fields = fields_of(found, stream, world.schemas, world.env.clock)
 
         async def save_progress(state: bytes, held: StreamCut | None) -> None:
             await save(state, held)
@@ -152,6 +157,6 @@ class SearchJobs:
 
         indexer = Indexer(
             decode_settings(job.settings), source, world.search.blobs, world.search.rows, world.search.engine(),
-            EventFields(), save_progress, world.env, worker, directory, job.state, statistics,
+            fields, save_progress, world.env, worker, directory, job.state, statistics,
         )  # fmt: skip
         await indexer.run()
