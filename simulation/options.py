@@ -133,6 +133,8 @@ class Options:
     table_jobs: bool = False
     # Users of background jobs, which controllers run then.
     job_users: int = 0
+    # Users of shared data structures.
+    structure_users: int = 0
     # A second installation has a mirror of a stream.
     mirrored: bool = False
     earlier_versions: bool = False
@@ -283,6 +285,7 @@ def _beside(seed: int) -> dict[str, Any]:
         "schema_users": random.Random(f"{seed}/schemas").choice((0, 0, 0, 1, 3)),
         "table_jobs": random.Random(f"{seed}/tables").random() < _TABLED,
         "job_users": random.Random(f"{seed}/jobs").choice((0, 0, 0, 1, 3)),
+        "structure_users": random.Random(f"{seed}/structures").choice((0, 0, 0, 2, 3)),
         "mirrored": random.Random(f"{seed}/mirrors").random() < _MIRRORED,
     }
 
@@ -352,7 +355,7 @@ def _ownership_alone(options: Options) -> Options:
         transaction_writers=0, truncations=False, crash_points=0.0, large_events=0,
         stream_writers=0, stream_transactions=0, scaling_rate=0, retention="", event_time_writers=0,
         synchronizer_users=0, table_users=0, byte_streams=False, group_readers=0,
-        recreations=False, schema_users=0, table_jobs=False, job_users=0,
+        recreations=False, schema_users=0, table_jobs=False, job_users=0, structure_users=0,
     )  # fmt: skip
 
 
@@ -391,5 +394,5 @@ def _log_alone(options: Options) -> Options:
         transaction_writers=0, truncations=False, large_events=0,
         stream_writers=0, stream_transactions=0, scaling_rate=0, retention="", event_time_writers=0,
         synchronizer_users=0, table_users=0, byte_streams=False, group_readers=0,
-        recreations=False, schema_users=0, table_jobs=False, job_users=0,
+        recreations=False, schema_users=0, table_jobs=False, job_users=0, structure_users=0,
     )  # fmt: skip

@@ -41,6 +41,7 @@ from simulation.actors.registers import Registers
 from simulation.actors.retention import RetentionActors
 from simulation.actors.schemas import SchemaUsers
 from simulation.actors.streams import Streams
+from simulation.actors.structures import StructureActors
 from simulation.actors.synchronizers import SynchronizerActors
 from simulation.actors.table_users import TableUsers
 from simulation.actors.tables import TableClient, read_everything
@@ -129,6 +130,7 @@ class Run:
         self.retention = RetentionActors(self.cluster)
         self.event_time = EventTimeActors(self.cluster)
         self.synchronizers = SynchronizerActors(self.cluster)
+        self.structures = StructureActors(self.cluster)
         self.reader_group = ReaderGroupActors(self.cluster)
         self.table_users = TableUsers(self.cluster)
         self.byte_users = ByteUsers(self.cluster)
@@ -221,6 +223,7 @@ class Run:
             self.registers.start() + self.transactions.start() + self.synchronizers.start() + self.table_users.start()
         )
         work += self.recreations.start() + self.schema_users.start() + self.job_users.start()
+        work += self.structures.start()
         for part in (
             self.locators, self.streams, self.retention, self.event_time, self.byte_users, self.reader_group,
             self.table_jobs, self.mirrors,
@@ -245,7 +248,7 @@ class Run:
         calls = sum(
             len(part.calls) for part in (self.registers, self.synchronizers, self.table_users, self.schema_users)
         )
-        calls += self.recreations.scans + self.job_users.history.progress
+        calls += self.recreations.scans + self.job_users.history.progress + self.structures.progress
         events = (
             self.history.acked_events
             + self.streams.acked_events
@@ -278,6 +281,7 @@ class Run:
             await self.synchronizers.read_again(name)
             await self.table_users.read_again(name)
             await self.schema_users.read_again(name)
+            await self.structures.read_again(name)
             await self.byte_users.read_again(name)
 
     async def _restart_and_read(self, name: str) -> None:
@@ -343,7 +347,7 @@ class Run:
             yield f"bytes: {violation}"
         for part in (
             self.retention, self.event_time, self.synchronizers, self.table_users, self.reader_group, self.schema_users,
-            self.table_jobs, self.job_users,
+            self.table_jobs, self.job_users, self.structures,
         ):  # fmt: skip
             yield from part.check()
         yield from self.recreations.check()

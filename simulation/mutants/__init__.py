@@ -28,6 +28,7 @@ from simulation.mutants import (
     segments,
     sessions,
     stores,
+    structures,
     tiering,
 )
 from simulation.mutants.registry import Mutant, registered
@@ -37,5 +38,5 @@ MUTANTS: Final[dict[str, Mutant]] = registered()
 __all__ = [
     "MUTANTS", "Mutant", "appends", "backups", "clients", "committers", "controllers", "coordination", "damage",
     "groups", "jobs", "ledger_ends", "ledgers", "logs", "mirror_segments", "mirrors", "ownership", "quotas", "schemas",
-    "segments", "sessions", "stores", "tiering",
+    "segments", "sessions", "stores", "structures", "tiering",
 ]  # fmt: skip
