@@ -19,12 +19,13 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from sarit.controller.authorized_caller import Authorized, current_authorized
+from sarit.controller.authorized_caller import Authorized, current_authorized, current_login
 from sarit.controller.model import groups
 from sarit.core.errors import Forbidden, Unauthenticated
 from sarit.core.names import MARK_PREFIX, SYSTEM_SCOPE
 from sarit.rpc.generated import controller_pb2 as pb
 from sarit.security.audit import Audit, NoAudit
+from sarit.security.login import OWN_NAME
 from sarit.security.permissions import (
     ROOT,
     Caller,
@@ -420,7 +421,10 @@ class Access:
         if NEEDS[call].anonymous:
             return None
         try:
-            return await self._logins.caller(authorization, peer)
+            found = await self._logins.caller(authorization, peer)
+            # The token of the process itself never leaves it.
+            current_login.set(None if found.name == OWN_NAME else authorization)
+            return found
         except Unauthenticated as error:
             self._audit.note(who="", what=call, resource="", peer=peer, allowed=False, why=str(error))
             raise

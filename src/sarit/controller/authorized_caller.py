@@ -19,5 +19,7 @@ class Authorized:
     roles: frozenset[str] = frozenset()
 
 
+# The log-in of the current call, as its header has it; None: access is not checked, or nobody logged in.
+current_login: Final[ContextVar[str | None]] = ContextVar("current_login", default=None)
 # The caller of the current call; None: access is not checked.  Each call runs in its own task, hence context.
 current_authorized: Final[ContextVar[Authorized | None]] = ContextVar("current_authorized", default=None)

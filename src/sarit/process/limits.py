@@ -192,3 +192,13 @@ LINK_STATUS_SECONDS: Final = 5.0
 LINK_FAILING_SECONDS: Final = 300.0
 # For how long a link that has ended tells its source that nothing is to be kept for it.
 LINK_RELEASE_SECONDS: Final = 10.0
+
+# -- searches ------------------------------------------------------------------------------------
+MAX_SHARD_LISTS: Final = 64  # lists of the closed shards of an index that a controller keeps
+# How long a controller asks nothing of another one that did not answer for its shards.
+HOLDER_RETRY_SECONDS: Final = 10.0
+MAX_SEARCH_SECONDS: Final = 30.0  # of one search
+SEARCH_SHARDS_AT_ONCE: Final = 8  # of one search: some wait for their files while others are searched
+MAX_SHARDS_ASKED: Final = 10_000  # of one search
+# The hits of the answer of a controller for its shards: those of a page, those before it with the same order key, one.
+MAX_SHARD_HITS: Final = 11_001

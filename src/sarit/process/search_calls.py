@@ -11,32 +11,52 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from sarit.rpc.search_methods import SEARCH
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from pathlib import Path
 
     from sarit.controller.assembly import Controller
     from sarit.controller.assignment import Address
     from sarit.controller.ports import Segments, Tables
     from sarit.env.ports import Env
     from sarit.process.security import Security
+    from sarit.search.ports import Blobs, ShardEngine
 
 # The module of the family that serves each call.  A call without one is answered as a call that is not known.
 FAMILIES: Final[dict[str, str]] = {
+    "search": "sarit.process.search.family",
+    "searchShards": "sarit.process.search.family",
+    "searchInfo": "sarit.process.search.family",
     "putContinuous": "sarit.process.continuous_calls",
     "listContinuous": "sarit.process.continuous_calls",
     "deleteContinuous": "sarit.process.continuous_calls",
 }
 
 
+class Site(Protocol):
+    """The indexes of an installation, as `SearchSite` of `process/search_site.py`."""
+
+    @property
+    def blobs(self) -> Blobs:
+        """Return the files of shards."""
+
+    def engine(self) -> ShardEngine:
+        """Return what opens shards.  Blocks.  Raises MissingExtra."""
+
+    def directory(self, name: str) -> Path:
+        """Return a local directory for a part of this process.  Blocks.  Raises OSError."""
+
+
 @dataclass(frozen=True, slots=True)
 class SearchWorld:
     """The parts of a controller that searches and continuous queries work with.
 
-    `members`: returns the known addresses of all controllers, this one's included."""
+    `members`: returns the known addresses of all controllers, this one's included.  `site`: the indexes; None:
+    there are none."""
 
     controller: Controller
     tables: Tables
@@ -44,6 +64,7 @@ class SearchWorld:
     env: Env
     security: Security
     members: Callable[[], Sequence[Address]]
+    site: Site | None = None
 
 
 class SearchCalls:

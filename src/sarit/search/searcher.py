@@ -3,7 +3,8 @@
     a question ─▶ the shard's directory ─▶ missing files ◀─ blobs ─▶ an open reader ─▶ a thread ─▶ the answer
 
 A shard has one directory.  When it has grown, its new files are added, those that it dropped are removed, and a new
-reader is opened; searches that have the reader before end on it, since open files stay readable.
+reader is opened; searches that have the reader before end on it, since open files stay readable.  A search that is
+given up, perhaps since files took too long to come, does not stop their coming: the next one finds them.
 
 *Bounds.*  All files together have at most `SearchBounds.bytes` and `files`: the shards that were not asked for the
 longest time make room.  A shard that is in use stays.  Files are checked by their checksums when they come; what is
@@ -23,13 +24,14 @@ from typing import TYPE_CHECKING, Final
 
 from crc32c import crc32c
 
-from sarit.core.errors import Corrupt, Invalid, NotFound, Unavailable
+from sarit.core.errors import Corrupt, Invalid, Unavailable
+from sarit.env.background import shielded
 from sarit.search.limits import (
+    COPIED_PIECE_BYTES,
     MAX_SEARCH_CACHE_BYTES,
     MAX_SEARCH_CACHE_FILES,
     MAX_SEARCH_DOWNLOADS,
     MIN_SEARCH_FREE_BYTES,
-    SEARCH_PIECE_BYTES,
     SEARCH_THREADS,
 )
 from sarit.search.threads import SearchThreads
@@ -84,9 +86,11 @@ class _Copy:
         self.directory = directory
         self.lock = asyncio.Lock()
         self.files: dict[str, int] = {}  # bytes by name, of those that are there, or are coming
+        self.rest: set[str] = set()  # names of further files that may be there, and are to be removed
         self.names: frozenset[str] = frozenset()  # of the files that are open
         self.opened: _Open | None = None
-        self.users = 0  # searches that are here, from before the lock is taken
+        self.load: asyncio.Task[object] | None = None  # that has the lock, or had it last
+        self.users = 0  # searches and loads that are here, from before the lock is taken
 
     @property
     def bytes(self) -> int:
@@ -114,11 +118,13 @@ class Searcher:
         self._files = env.files
         self._directory = directory
         self._bounds = bounds or SearchBounds()
+        self._worker = env.threads.worker
         self._threads = SearchThreads(env.threads, "search", SEARCH_THREADS)
         self._disk = SearchThreads(env.threads, "search-files", MAX_SEARCH_DOWNLOADS)
         self._downloads = asyncio.Semaphore(MAX_SEARCH_DOWNLOADS)
         self._making = asyncio.Lock()
         self._copies: OrderedDict[str, _Copy] = OrderedDict()  # the shard that was asked last is the last one
+        self._loads: set[asyncio.Task[_Open]] = set()
         self._numbers = 0
         self.downloaded = 0  # bytes
 
@@ -138,23 +144,35 @@ class Searcher:
         deleted: a later state has others), Corrupt, Unavailable."""
         engine = await self._ready()
         with self._copy(shard.id) as copy:
-            async with copy.lock:
-                opened = await self._opened(engine, copy, shard)
-                opened.users += 1
+            load = asyncio.create_task(self._load(engine, copy, shard))
+            self._loads.add(load)
+            load.add_done_callback(self._loads.discard)
+            try:
+                opened = await shielded(load)
+            except asyncio.CancelledError:
+                if copy.load is not load:  # another load goes on: callers that give up leave no queue behind
+                    load.cancel()
+                load.add_done_callback(_leave_unused)
+                raise
             return await self._threads.run(lambda: opened.reader.search(question), opened.leave)
 
     async def close(self) -> None:
         """Wait for what threads do, close all shards, and remove the copies."""
         await self._threads.close()
+        for load in self._loads:
+            load.cancel()
+        await asyncio.gather(*self._loads, return_exceptions=True)
+        await self._disk.close()
         for copy in self._copies.values():
             copy.close()
-        engine = self._made
-        if engine is not None:
-            for copy in self._copies.values():
-                with suppress(OSError, Unavailable):
-                    await self._disk.run(lambda copy=copy: engine.discard(copy.directory))  # type: ignore[misc]
         self._copies.clear()
-        await self._disk.close()
+        if (engine := self._made) is not None:
+            worker = self._worker("search-end")
+            try:
+                with suppress(OSError):
+                    await worker.run(lambda: self._clear(engine))
+            finally:
+                await worker.close()
 
     # -- copies -------------------------------------------------------------------------------------
 
@@ -187,6 +205,18 @@ class Searcher:
         finally:
             copy.users -= 1
 
+    async def _load(self, engine: ShardEngine, copy: _Copy, shard: Shard) -> _Open:
+        """Return the reader of a shard, counted as used once.  Raises as `search`."""
+        copy.users += 1
+        try:
+            async with copy.lock:
+                copy.load = asyncio.current_task()
+                opened = await self._opened(engine, copy, shard)
+                opened.users += 1
+                return opened
+        finally:
+            copy.users -= 1
+
     async def _opened(self, engine: ShardEngine, copy: _Copy, shard: Shard) -> _Open:
         """Return the reader of a shard, of exactly its present files.  Raises as `search`."""
         wanted = {file.name: file for file in shard.files}
@@ -197,10 +227,11 @@ class Searcher:
                 raise Corrupt(f"shard {shard.id} has a file without a proper name")
         copy.close()
         with _explained(copy.directory):
-            gone = [name for name in copy.files if name not in wanted]
-            for name in gone:  # at first: a search that is cancelled here must not leave names without files
+            copy.rest |= copy.files.keys() - wanted.keys()
+            for name in copy.files.keys() - wanted.keys():
                 del copy.files[name]
-            await self._disk.run(lambda: self._remove(copy.directory, gone))
+            await self._disk.run(lambda: self._remove(copy.directory, list(copy.rest)))
+            copy.rest.clear()
             missing = [file for name, file in wanted.items() if name not in copy.files]
             await self._evict_for(engine, copy, missing)
             await self._fetch_all(copy, missing)
@@ -250,25 +281,15 @@ class Searcher:
             _log.warning("the copy of a shard in %s cannot be removed: %s", copy.directory, error)
 
     async def _fetch_all(self, copy: _Copy, missing: list[StoredFile]) -> None:
-        left = {file.name for file in missing}
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                for file in missing:
-                    task = tasks.create_task(self._fetch(copy, file))
-                    task.add_done_callback(
-                        lambda task, name=file.name: (  # type: ignore[misc]
-                            left.discard(name) if not task.cancelled() and task.exception() is None else None
-                        )
-                    )
-        except* (OSError, Corrupt, NotFound, Unavailable) as errors:
-            first: BaseException = errors
-            while isinstance(first, BaseExceptionGroup):
-                first = first.exceptions[0]
-            raise first from None
-        finally:
-            # What did not come is not there for the next search.
-            for name in left:
-                copy.files.pop(name, None)
+        # All end before one fails: what fails must leave no thread that still writes.
+        results = await asyncio.gather(*(self._fetch(copy, file) for file in missing), return_exceptions=True)
+        failed = [result for result in results if result is not None]
+        for file, result in zip(missing, results, strict=True):
+            if result is not None:  # the next search fetches the file again
+                copy.files.pop(file.name, None)
+                copy.rest.add(file.name)
+        if failed:
+            raise failed[0]
 
     async def _fetch(self, copy: _Copy, file: StoredFile) -> None:
         """Copy a file from its blob.  Raises Corrupt, NotFound, Unavailable, OSError."""
@@ -276,7 +297,7 @@ class Searcher:
         async with self._downloads:
             at, checksum = 0, 0
             while not at or at < file.length:  # an empty file is written, too
-                length = min(SEARCH_PIECE_BYTES, file.length - at)
+                length = min(COPIED_PIECE_BYTES, file.length - at)
                 piece = await self._blobs.read(file.blob, file.offset + at, length) if length else b""
                 checksum = await self._disk.run(partial(self._write, path, piece, at, checksum))
                 self.downloaded += length
@@ -297,6 +318,12 @@ class Searcher:
         finally:
             file.close()
         return int(crc32c(piece, checksum))
+
+
+def _leave_unused(load: asyncio.Task[_Open]) -> None:
+    """End the use of a reader that a search has asked for and does not wait for any more."""
+    if not load.cancelled() and load.exception() is None:
+        load.result().leave()
 
 
 @contextmanager

@@ -117,7 +117,7 @@ class SearchShardsRequest(_message.Message):
     scope: str
     stream: str
     commits: int
-    shards: _containers.RepeatedScalarFieldContainer[str]
+    shards: _containers.RepeatedScalarFieldContainer[bytes]
     until: SearchCut
     query: bytes
     low: int
@@ -127,7 +127,7 @@ class SearchShardsRequest(_message.Message):
     bucketMs: int
     facets: _containers.RepeatedScalarFieldContainer[str]
     facetLimit: int
-    def __init__(self, scope: _Optional[str] = ..., stream: _Optional[str] = ..., commits: _Optional[int] = ..., shards: _Optional[_Iterable[str]] = ..., until: _Optional[_Union[SearchCut, _Mapping]] = ..., query: _Optional[bytes] = ..., low: _Optional[int] = ..., high: _Optional[int] = ..., sort: _Optional[str] = ..., limit: _Optional[int] = ..., bucketMs: _Optional[int] = ..., facets: _Optional[_Iterable[str]] = ..., facetLimit: _Optional[int] = ...) -> None: ...
+    def __init__(self, scope: _Optional[str] = ..., stream: _Optional[str] = ..., commits: _Optional[int] = ..., shards: _Optional[_Iterable[bytes]] = ..., until: _Optional[_Union[SearchCut, _Mapping]] = ..., query: _Optional[bytes] = ..., low: _Optional[int] = ..., high: _Optional[int] = ..., sort: _Optional[str] = ..., limit: _Optional[int] = ..., bucketMs: _Optional[int] = ..., facets: _Optional[_Iterable[str]] = ..., facetLimit: _Optional[int] = ...) -> None: ...
 
 class SearchShardsResponse(_message.Message):
     __slots__ = ("hits", "total", "buckets", "facets")
