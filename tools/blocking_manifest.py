@@ -92,7 +92,7 @@ It runs the asyncio client (`aio.py`) on the event loop of a background thread; 
                     "reader_groups": "ReaderGroups",
                     "tables": "Tables",
                 },
-                lazy=frozenset({"continuous", "structures"}),
+                lazy=frozenset({"continuous", "search", "structures"}),
                 opened=frozenset({"reader", "writer"}),
                 hidden={"session": "shared by the asyncio parts"},
                 overrides={"close": "it ends the thread of the loop, too"},
@@ -314,6 +314,13 @@ nor call the client.
                 "SharedConfiguration",
                 hidden={"client_closed": _CLIENT_CALLS, "open": _OPENED},
             ),
+        ],
+    ),
+    Module(
+        "searches",
+        "Searches in streams, for the blocking client.",
+        [
+            Facade("sarit.client.search.index_search", "Searches"),
         ],
     ),
     Module(

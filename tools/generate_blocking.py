@@ -199,7 +199,8 @@ def _public_methods(source: Source, name: str) -> dict[str, Method]:
     return {
         node.name: node
         for node in source.classes[name].body
-        if isinstance(node, Method) and (not node.name.startswith("_") or node.name in ("__aiter__", "__aexit__"))
+        if isinstance(node, Method)
+        and (not node.name.startswith("_") or node.name in ("__aiter__", "__aexit__", "__call__"))
     }
 
 

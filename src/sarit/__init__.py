@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from sarit.client.blocking.groups import GroupReader, ReaderGroup, ReaderGroups
     from sarit.client.blocking.handles import BatchReader, Stream, TimeWindows
     from sarit.client.blocking.links import Links
+    from sarit.client.blocking.searches import Searches
     from sarit.client.blocking.streams import ByteReader, ByteWriter, EventReader, EventWriter
     from sarit.client.blocking.structures import (
         SharedCounter,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from sarit.client.reader.cursor import Events
     from sarit.client.reader.pointers import EventPointer
     from sarit.client.search.continuous import ContinuousProgress, ContinuousQuery
+    from sarit.client.search.results import SearchHit, SearchInfo, SearchResult
     from sarit.client.streams.event_time import TimeWindow
     from sarit.client.streams.history import Epoch
     from sarit.client.streams.jobs import JobInfo
@@ -121,6 +123,7 @@ _HOMES = {
         "TimeWindows",
     ),
     "sarit.client.blocking.links": ("Links",),
+    "sarit.client.blocking.searches": ("Searches",),
     "sarit.client.blocking.streams": (
         "ByteReader",
         "ByteWriter",
@@ -181,6 +184,11 @@ _HOMES = {
     "sarit.client.search.continuous": (
         "ContinuousProgress",
         "ContinuousQuery",
+    ),
+    "sarit.client.search.results": (
+        "SearchHit",
+        "SearchInfo",
+        "SearchResult",
     ),
     "sarit.client.streams.event_time": ("TimeWindow",),
     "sarit.client.streams.history": ("Epoch",),
@@ -322,6 +330,10 @@ __all__ = [
     "ScaleType",
     "ScalingPolicy",
     "Sealed",
+    "SearchHit",
+    "SearchInfo",
+    "SearchResult",
+    "Searches",
     "SegmentId",
     "SegmentInfo",
     "SegmentProgress",

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from sarit.client.search.continuous import ContinuousQueries
+    from sarit.client.search.index_search import Searches
     from sarit.client.structures.counter import SharedCounter
     from sarit.client.structures.shared_list import SharedList
     from sarit.client.structures.shared_map import SharedMap
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 # Imported when they are first used: few programs use them.
 _LAZY = {
     "ContinuousQueries": "search.continuous",
+    "Searches": "search.index_search",
     "SharedCounter": "structures.counter",
     "SharedList": "structures.shared_list",
     "SharedMap": "structures.shared_map",
@@ -73,6 +75,7 @@ __all__ = [
     "ReaderGroup",
     "ReaderGroups",
     "RevisionedStream",
+    "Searches",
     "SharedConfiguration",
     "SharedCounter",
     "SharedList",

@@ -65,6 +65,7 @@ if TYPE_CHECKING:
 
     from sarit.client.core.typed import V, W
     from sarit.client.search.continuous import ContinuousQueries
+    from sarit.client.search.index_search import Searches
     from sarit.client.structures.structures import Structures
     from sarit.core.cuts import StreamCut
     from sarit.env.ports import Env
@@ -283,6 +284,14 @@ class Client:
         from sarit.client.search.continuous import ContinuousQueries
 
         return ContinuousQueries(self.session)
+
+    @property
+    def search(self) -> Searches:
+        """Searches in streams that are searchable: `await client.search(stream, query)`."""
+        # Imported here: most programs do not search.
+        from sarit.client.search.index_search import Searches
+
+        return Searches(self.session)
 
     @property
     def links(self) -> Links:

@@ -135,6 +135,9 @@ SEARCH_EARLY_MS: Final = 300_000  # by which an event may be written before its 
 SEARCH_LATE_MS: Final = 3_600_000  # by which it may be written after its own time
 SEARCH_MAX_HITS: Final = 10_000  # of one search
 SEARCH_HIT_BYTES: Final = 64 * MIB  # of the hits that a scan keeps
+SEARCH_CALL_SECONDS: Final = 45.0  # of a search in an index, which a server gives up after 30
+SEARCH_FETCHES: Final = 16  # events of its hits that a search reads at once
+SEARCH_EVENT_BYTES: Final = 16 * KIB  # which are read at first: most events are shorter
 
 CONTINUOUS_POLL_SECONDS: Final = 0.2  # between two looks whether a continuous query holds
 DEFAULT_CONTINUOUS_WAIT_SECONDS: Final = 30.0  # for which a call waits until a continuous query holds

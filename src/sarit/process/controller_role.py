@@ -130,7 +130,13 @@ class ControllerRole:
         self.site = SearchSite(self.controller, stores.tables, env, settings.directory)
         self.search = SearchCalls(
             SearchWorld(
-                self.controller, stores.tables, stores.segments, env, security, self.controller.assignment.members
+                self.controller,
+                stores.tables,
+                stores.segments,
+                env,
+                security,
+                self.controller.assignment.members,
+                self.site,
             )
         )
         served = self.controller.services(LateCalls(self.mirror), self.mirror.links, self.search)

@@ -34,7 +34,7 @@ def methods(face: str, name: str) -> list[str]:
         method
         for method, function in vars(FACES[face][name]).items()
         if inspect.isfunction(function)
-        and (method in ("__aiter__", "__iter__") or not method.startswith("_"))
+        and (method in ("__aiter__", "__iter__", "__call__") or not method.startswith("_"))
         and method not in hidden
     ]
 
@@ -97,6 +97,7 @@ def instances(client: Client, scope: str) -> dict[str, Any]:
         client.structures.queue(f"{scope}/queue"),
         client.links,
         client.continuous,
+        client.search,
         client.reader_groups,
     ]
     named = {type(one).__name__: one for one in made}

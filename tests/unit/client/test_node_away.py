@@ -19,7 +19,8 @@ import sarit
 from sarit.client import aio
 from sarit.client.limits import CONTROLLER_PING_SECONDS, MIN_ATTEMPT_SECONDS
 from sarit.core.errors import TimedOut, Unavailable, Unreachable
-from tests.unit.client.away_cases import CASES, ENDS, RAISES_SOONER, World, wait
+from tests.unit.client.away_cases import ENDS, RAISES_SOONER, World, wait
+from tests.unit.client.away_search_cases import CASES
 from tests.unit.client.nodes import local_node
 from tests.unit.client.proxy import Proxy, proxy
 from tools.blocking_manifest import MODULES
@@ -44,7 +45,7 @@ def methods() -> set[str]:
         for facade in module.facades:
             source = getattr(importlib.import_module(facade.source), facade.name)
             for name, member in vars(source).items():
-                public = not name.startswith("_") or name == "__aiter__"
+                public = not name.startswith("_") or name in ("__aiter__", "__call__")
                 if public and name not in facade.hidden and asks_node(member):
                     found.add(f"{facade.name}.{'__iter__' if name == '__aiter__' else name}")
     return found

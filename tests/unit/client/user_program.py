@@ -93,6 +93,20 @@ def ask_all_the_time(client: sarit.Client, scope: str) -> None:
         asked.delete(f"{scope}/lines", made.name)
 
 
+def search_events(client: sarit.Client, scope: str) -> None:
+    client.create_stream(scope, "searched")
+    assert_type(client.search, sarit.Searches)
+    info = client.search.info(f"{scope}/searched")
+    assert_type(info, sarit.SearchInfo)
+    if info.searchable:  # a program for the type checker: this node runs no jobs
+        found = client.search(f"{scope}/searched", "error", start_ms=0, limit=10, bucket_ms=60_000, facets=["level"])
+        assert_type(found, sarit.SearchResult)
+        assert_type(found.hits, tuple[sarit.SearchHit, ...])
+        assert_type(found.hits[0].event, bytes | None)
+        assert_type(found.cut, sarit.StreamCut | None)
+        client.search(f"{scope}/searched", "error", page=found.page)
+
+
 def copy_bytes(client: sarit.Client, scope: str) -> None:
     client.create_stream(scope, "video")
     with client.byte_writer(f"{scope}/video") as writer:
@@ -308,6 +322,7 @@ def main(scope: str) -> None:
         write_and_read(client, scope)
         mirror_streams(client, scope)
         ask_all_the_time(client, scope)
+        search_events(client, scope)
         copy_bytes(client, scope)
         read_in_a_group(client, scope)
         use_tables(client, scope)

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from sarit.client.aio import Client as AioClient
     from sarit.client.blocking.continuous import ContinuousQueries
     from sarit.client.blocking.loop_thread import LoopThread
+    from sarit.client.blocking.searches import Searches
     from sarit.client.blocking.structures import Structures
     from sarit.client.core.typed import V, W
     from sarit.client.core.values import Cut, SegmentInfo, StreamInfo, Successor
@@ -98,6 +99,13 @@ class Client:
         from sarit.client.blocking.continuous import ContinuousQueries
 
         return ContinuousQueries(self._thread, self._inner.continuous)
+
+    @property
+    def search(self) -> Searches:
+        """Searches in streams that are searchable: `client.search(stream, query)`."""
+        from sarit.client.blocking.searches import Searches
+
+        return Searches(self._thread, self._inner.search)
 
     @property
     def links(self) -> Links:

@@ -76,6 +76,11 @@ BOUNDS: Final[Mapping[str, tuple[float, float]]] = {
     "memory_bytes": (1 << 20, _INT64 - 1),
     "max_bytes": (8, _INT64 - 1),  # the header of an event
     "time_ms": _COUNT,
+    "start_ms": _ANY_INT64,
+    "end_ms": _ANY_INT64,
+    "bucket_ms": _COUNT,
+    "limit": (0, (1 << 31) - 1),
+    "facet_limit": (1, (1 << 31) - 1),
     "buffer_bytes": _COUNT,
     "compact_after_bytes": _COUNT,
     "page_entries": (1, _INT64 - 1),
@@ -297,7 +302,7 @@ def guarded(
 
     def guard(cls: type[T]) -> type[T]:
         for name, function in list(vars(cls).items()):
-            public = name == "__aiter__" or not name.startswith("_")
+            public = name in ("__aiter__", "__call__") or not name.startswith("_")
             if public and inspect.isfunction(function) and name not in unguarded:
                 setattr(cls, name, _guard(function, None if name in local else session_of, trims=blocking))
         cls.__module__ = "sarit" if blocking else "sarit.aio"

@@ -1,0 +1,122 @@
+"""Searches in the index of a stream: `client.search`.
+
+A controller answers with the places of events; the client reads the events itself, with its own rights.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from sarit.client.core.controller import UnknownCall
+from sarit.client.limits import SEARCH_CALL_SECONDS, SEARCH_FETCHES
+from sarit.client.search.event_at import event_at
+from sarit.client.search.results import SearchHit, SearchInfo, SearchResult
+from sarit.client.session.guard import guarded
+from sarit.core.cuts import StreamCut
+from sarit.core.errors import Invalid
+from sarit.core.names import SegmentId, StreamName
+from sarit.env.background import gather
+from sarit.rpc.generated import search_pb2 as pb
+from sarit.rpc.search_methods import SEARCH
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from sarit.client.session.session import Session
+
+
+@guarded("_session")
+class Searches:
+    """Searches in streams that are searchable: `client.search`."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def __repr__(self) -> str:
+        return f"Searches({self._session.controller.address}, {self._session.state()})"
+
+    async def __call__(
+        self,
+        stream: str | StreamName,
+        query: str,
+        *,
+        start_ms: int | None = None,
+        end_ms: int | None = None,
+        limit: int = 20,
+        sort: str = "newest",
+        page: bytes = b"",
+        bucket_ms: int = 0,
+        facets: Sequence[str] = (),
+        facet_limit: int = 10,
+        events: bool = True,
+    ) -> SearchResult:
+        """Return a page of the events of a stream that match a query, as far as they are indexed.
+
+        `query`: words that an event has to have; also `OR`, `NOT`, `-`, parentheses, "a phrase", `begin*`,
+        `field:value`, `field:[1 TO 5]`, `field:>=5`.  `start_ms`, `end_ms`: from the first to before the second, since
+        1970.  `limit`: of hits.  `sort`: "newest", "oldest" or "score".  `page`: of the result before, of the same
+        search.  `bucket_ms`: the width of the intervals of a histogram over time.  `facets`: fields of keywords whose
+        values are counted, the `facet_limit` most frequent of each.  `events`: read the events, too.
+
+        Raises NotFound, Invalid (the query, with the place; the stream is not searchable), Forbidden, Unavailable."""
+        name = stream if isinstance(stream, StreamName) else StreamName.parse(stream)
+        request = pb.SearchRequest(
+            scope=name.scope, stream=name.stream, query=query.encode(errors="replace"), sort=sort, limit=limit,
+            page=page, bucketMs=bucket_ms, facets=facets, facetLimit=facet_limit,
+        )  # fmt: skip
+        if start_ms is not None:
+            request.fromMs = start_ms
+        if end_ms is not None:
+            request.untilMs = end_ms
+        reply = await self._ask(name, SEARCH.search, request)
+        hits = [SearchHit(SegmentId.unpack(hit.segment), hit.offset, hit.timeMs, hit.score) for hit in reply.hits]
+        return SearchResult(
+            tuple(await self._with_events(name, hits) if events else hits),
+            reply.total,
+            tuple((bucket.beginMs, bucket.events) for bucket in reply.buckets),
+            {facet.field: tuple((one.value, one.events) for one in facet.values) for facet in reply.facets},
+            _cut(name, reply.cut) if reply.HasField("cut") else None,
+            reply.committedMs,
+            reply.page,
+        )
+
+    async def info(self, stream: str | StreamName) -> SearchInfo:
+        """Return how far the index of a stream is.  Raises NotFound, Invalid (the server has no searches)."""
+        name = stream if isinstance(stream, StreamName) else StreamName.parse(stream)
+        request = pb.SearchInfoRequest(scope=name.scope, stream=name.stream)
+        reply = await self._ask(name, SEARCH.searchInfo, request)
+        return SearchInfo(
+            reply.searchable, reply.events, reply.shards, reply.bytes, reply.bytesBehind,
+            _cut(name, reply.cut) if reply.HasField("cut") else None,
+            reply.committedMs, reply.lostBytes, reply.partly, reply.problem,
+            tuple((field.path, field.kind) for field in reply.fields), reply.timeField, reply.intervalSeconds,
+            reply.start,
+        )  # fmt: skip
+
+    async def _ask(self, stream: StreamName, method: Any, request: Any) -> Any:
+        controller = self._session.controller
+        try:
+            return await self._session.with_retry(lambda: controller.call(method, request, SEARCH_CALL_SECONDS))
+        except UnknownCall:
+            raise Invalid(
+                f"the server of {stream} answers no searches: it is no Sarit, or an older one, or has no jobs"
+            ) from None
+
+    async def _with_events(self, stream: StreamName, hits: Sequence[SearchHit]) -> list[SearchHit]:
+        turn = asyncio.Semaphore(SEARCH_FETCHES)
+
+        async def one(hit: SearchHit) -> SearchHit:
+            async with turn:
+                found = await event_at(self._session, stream, hit.segment, hit.offset)
+            if found is None:
+                return hit
+            return SearchHit(hit.segment, hit.offset, hit.time_ms, hit.score, found[1], found[0])
+
+        return await gather(*map(one, hits))
+
+
+def _cut(stream: StreamName, message: pb.SearchCut) -> StreamCut:
+    pairs = zip(message.segments, message.offsets, strict=True)
+    return StreamCut(stream, {SegmentId.unpack(segment): offset for segment, offset in pairs})
