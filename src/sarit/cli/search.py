@@ -83,9 +83,8 @@ def search(
     `took:>=5`, `took:[1 TO 5]`, `user.name:*`.  `*` is every event.
 
     Without an index all events of the range of times are read first, since those of parallel segments come in no order
-    of time.  Their times are those that documents or envelopes say, or about those of writing.  With --to TIME, events
-    that were written more than an hour after their time are not found.  Ctrl-C shows what was found so far, and how to
-    go on.
+    of time.  Their times are those that documents or envelopes say, or about those of writing.  Ctrl-C shows what was
+    found so far, and how to go on.
     """
     width = 0 if histogram is None else _width(histogram)
     choices = _Choices(query, start, end, 0 if count or width else limit, sort, width)

@@ -132,7 +132,6 @@ SEARCH_SAMPLE_SECONDS: Final = 5.0  # without an event, until the sample is what
 SEARCH_TIMES: Final = 32  # places of a range of which the time is asked for
 SEARCH_TIMES_AT_ONCE: Final = 8
 SEARCH_EARLY_MS: Final = 300_000  # by which an event may be written before its own time, and is found by a scan
-SEARCH_LATE_MS: Final = 3_600_000  # by which it may be written after its own time
 SEARCH_MAX_HITS: Final = 10_000  # of one search
 SEARCH_HIT_BYTES: Final = 64 * MIB  # of the hits that a scan keeps
 SEARCH_CALL_SECONDS: Final = 45.0  # of a search in an index, which a server gives up after 30

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from sarit.client.limits import SEARCH_SAMPLE_BYTES, SEARCH_SAMPLE_SECONDS
 from sarit.client.reader.reader import EventReader
 from sarit.client.streams.jobs import jobs
 from sarit.client.streams.search_index import index_of
+from sarit.core.envelope import Envelope
 from sarit.search.limits import MAX_SAMPLED_EVENTS
 from sarit.search.mapping_inference import infer
 
@@ -22,21 +24,36 @@ if TYPE_CHECKING:
     from sarit.search.mapping import Mapping
 
 
+@dataclass(frozen=True, slots=True)
+class ScanFields:
+    """The fields of a stream's events, and whether events say when they happened, in a field or in an envelope."""
+
+    mapping: Mapping
+    own_times: bool
+
+
 async def scan_mapping(
     session: Session, stream: StreamName, start: StreamCut | None = None, decode: Decode | None = None
 ) -> Mapping:
     """Return the mapping that was given to the stream's index, or else that of the first events behind a cut.
 
     `start`: None: the head.  `decode`: as of `DocumentMaker`.  Raises NotFound, Invalid, Unavailable."""
+    return (await scan_fields(session, stream, start, decode)).mapping
+
+
+async def scan_fields(
+    session: Session, stream: StreamName, start: StreamCut | None = None, decode: Decode | None = None
+) -> ScanFields:
+    """Return the mapping of `scan_mapping`, and what the first events behind the cut say of their times."""
     index = index_of(await jobs(session, stream))
-    if index is not None and index.settings.mapping is not None:
-        return index.settings.mapping
+    given = None if index is None else index.settings.mapping
     events = await _sample(session, stream, start)
     worker = session.env.threads.worker("search")
     try:
-        return await worker.run(partial(infer, events, decode))
+        mapping = given if given is not None else await worker.run(partial(infer, events, decode))
     finally:
         await worker.close()
+    return ScanFields(mapping, bool(mapping.time_field) or any(map(Envelope.is_envelope, events)))
 
 
 async def _sample(session: Session, stream: StreamName, start: StreamCut | None) -> list[bytes]:
@@ -60,4 +77,4 @@ async def _sample(session: Session, stream: StreamName, start: StreamCut | None)
     return list(islice(found, MAX_SAMPLED_EVENTS))
 
 
-__all__ = ["scan_mapping"]
+__all__ = ["ScanFields", "scan_fields", "scan_mapping"]

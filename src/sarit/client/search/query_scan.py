@@ -5,9 +5,9 @@ hits are in the order of the times of events, and events of the same time in tha
 Memory holds as many hits as are asked for, and SEARCH_HIT_BYTES of them at most.
 
 Times.  The time of an event is what its document or its envelope says, or else when it was appended, about
-(`append_times.py`).  To find events whose times lie in a range, that part of the stream is read which was appended
-from SEARCH_EARLY_MS before its begin to SEARCH_LATE_MS after its end: an event that was written later than that is
-found by an index only, or by a scan without an end.
+(`append_times.py`).  To find events whose times lie in a range, the stream is read from what was appended
+SEARCH_EARLY_MS before its begin; up to the tail if events say their times, since events may be written long after they
+happened, and else up to the end of the range.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from sarit.client.core.segments import head_cut, tail_cut
-from sarit.client.limits import SEARCH_EARLY_MS, SEARCH_HIT_BYTES, SEARCH_LATE_MS, SEARCH_MAX_HITS
+from sarit.client.limits import SEARCH_EARLY_MS, SEARCH_HIT_BYTES, SEARCH_MAX_HITS
 from sarit.client.search.append_times import append_times
-from sarit.client.search.mappings import scan_mapping
+from sarit.client.search.mappings import scan_fields
 from sarit.client.search.query_matcher import QueryMatcher
 from sarit.client.search.scan import ScanBounds, distance, scan
 from sarit.client.search.time_range import cut_behind
@@ -102,9 +102,13 @@ async def scan_query(session: Session, stream: StreamName, question: ScanQuestio
     _check(question)
     parsed = parse(question.query)
     now_ms = session.env.clock.wall_ms()
-    start, end = await _range(session, stream, question, now_ms)
-    mapping = await scan_mapping(session, stream, start, question.decode)
-    matcher = QueryMatcher(bind(parsed, mapping), mapping, question.decode)
+    start = await _start(session, stream, question)
+    fields = await scan_fields(session, stream, start, question.decode)
+    matcher = QueryMatcher(bind(parsed, fields.mapping), fields.mapping, question.decode)
+    end = question.end
+    if end is None and question.to_ms is not None and not fields.own_times:
+        end = await cut_behind(session, stream, question.to_ms, now_ms)
+    end = end or await tail_cut(session, stream)
     state = ScanState(await distance(session, start, end), start, end)
     yield state
     best = _Best(question)
@@ -143,16 +147,14 @@ def _check(question: ScanQuestion) -> None:
         raise Invalid(f"a search returns 0 to {SEARCH_MAX_HITS:,} hits: ask for fewer, or for another range of times")
 
 
-async def _range(
-    session: Session, stream: StreamName, question: ScanQuestion, now_ms: int
-) -> tuple[StreamCut, StreamCut]:
-    start, end = question.start, question.end
-    if start is None and question.from_ms is not None:
-        at = max(0, question.from_ms - SEARCH_EARLY_MS)
-        start = StreamCut(stream, await session.with_retry(lambda: session.controller.cut_at(stream, at)))
-    if end is None and question.to_ms is not None:
-        end = await cut_behind(session, stream, question.to_ms + SEARCH_LATE_MS, now_ms)
-    return start or await head_cut(session, stream), end or await tail_cut(session, stream)
+async def _start(session: Session, stream: StreamName, question: ScanQuestion) -> StreamCut:
+    """Return where to begin to read."""
+    if question.start is not None:
+        return question.start
+    if question.from_ms is None:
+        return await head_cut(session, stream)
+    at = max(0, question.from_ms - SEARCH_EARLY_MS)
+    return StreamCut(stream, await session.with_retry(lambda: session.controller.cut_at(stream, at)))
 
 
 class _Best:

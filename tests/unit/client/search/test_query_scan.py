@@ -9,7 +9,7 @@ import pytest
 
 from sarit.client.search import mappings, query_scan
 from sarit.client.search.append_times import AppendTimes, append_times
-from sarit.client.search.mappings import scan_mapping
+from sarit.client.search.mappings import scan_fields, scan_mapping
 from sarit.client.search.query_matcher import QueryMatcher
 from sarit.client.search.query_scan import ScanQuestion, scan_query, search_by_scan
 from sarit.client.search.scan import Ended, ScanBounds
@@ -87,6 +87,29 @@ async def test_events_without_a_time_have_that_of_their_envelope_or_of_writing(m
     recent = (await searched(made, "*", from_ms=now_ms - 30_000))[-1]
     assert recent.total == 2
     assert (await searched(made, "*", to_ms=now_ms - 30_000))[-1].total == 1
+
+
+@on_node
+async def test_events_that_say_their_times_are_found_however_late_they_were_written(made) -> None:
+    await made.client.create_stream(NAME)
+    await write(made, map(order, range(3)))
+    recorded = await made.client.stream_cut_tail(NAME)
+    await write(made, map(order, range(3, 5)))
+
+    async def cut_behind(_session, _stream, _time_ms, _now_ms):
+        return recorded
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(query_scan, "cut_behind", cut_behind)
+        assert (await searched(made, "*", to_ms=START_MS + 10))[-1].events == 5
+    assert (await scan_fields(made.client.session, NAME)).own_times
+    await made.client.create_stream("s/plain")
+    async with made.client.writer("s/plain") as writer:
+        writer.write(b"plain")
+    assert not (await scan_fields(made.client.session, StreamName("s", "plain"))).own_times
+    async with made.client.writer("s/plain") as writer:
+        writer.write(Envelope(b"x", event_time=5))
+    assert (await scan_fields(made.client.session, StreamName("s", "plain"))).own_times
 
 
 @on_node
