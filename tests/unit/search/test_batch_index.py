@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import random
 import time
+from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sarit.search.batch_index import BatchIndex, places, wanted_tokens
 from sarit.search.documents import Document
 from sarit.search.memory_shards import matches
-from sarit.search.query import ALL_TEXT, And, Equals, Phrase, Term
+from sarit.search.query import ALL_TEXT, And, Equals, Not, Or, Phrase, Prefix, Term
 from tests.unit.search.strategies import DOCUMENTS, QUERIES
+
+if TYPE_CHECKING:
+    from sarit.search.query import Query
 
 
 @settings(max_examples=300, deadline=None)
@@ -23,6 +28,33 @@ def test_a_batch_matches_as_each_document_by_itself(documents, queries, restrict
     for query in queries:
         expected = [at for at, document in enumerate(documents) if matches(query, document)]
         assert places(index.match(query)) == expected
+
+
+def nested(chosen: random.Random, depth: int) -> Query:
+    """Return a query with many parts inside of each other, over few words."""
+    word = chosen.choice("abcd")
+    if depth == 0:
+        if chosen.random() < 0.2:
+            return Phrase(ALL_TEXT, (word, chosen.choice("abcd")))
+        return Term(ALL_TEXT, word) if chosen.random() < 0.7 else Prefix(ALL_TEXT, word)
+    if chosen.random() < 0.3:
+        return Not(nested(chosen, depth - 1))
+    parts = tuple(nested(chosen, depth - 1) for _ in range(chosen.randint(2, 3)))
+    return And(parts) if chosen.random() < 0.5 else Or(parts)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_nested_queries_match_as_each_document_by_itself(seed) -> None:
+    chosen = random.Random(seed)
+    documents = [
+        Document({ALL_TEXT: [chosen.choices("abcd", k=chosen.randint(0, 3)) for _ in range(2)]}) for _ in range(40)
+    ]
+    queries = [nested(chosen, chosen.randint(0, 3)) for _ in range(40)]
+    for wanted in (None, wanted_tokens(queries), wanted_tokens(queries[:1])):
+        index = BatchIndex(documents, wanted)
+        for query in queries:
+            expected = [at for at, document in enumerate(documents) if matches(query, document)]
+            assert places(index.match(query)) == expected, query
 
 
 @given(st.sets(st.integers(0, 3000)))

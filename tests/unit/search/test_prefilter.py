@@ -57,6 +57,12 @@ def test_only_words_that_are_needed_and_in_the_bytes_count() -> None:
     assert Prefilter(Term("", "16")).may_match(b"other")
 
 
+def test_numbers_are_found_however_they_are_written() -> None:
+    events = [b"[10000000000000000.0]", b'{"a": 1E16}', b"[1.6e1]"]
+    assert QueryMatcher(Term(ALL_TEXT, "1e"), MAPPING).match(events).places == [0, 1]
+    assert QueryMatcher(Term(ALL_TEXT, "16"), MAPPING).match(events).places == [0, 1, 2]
+
+
 def test_what_a_decoder_makes_of_bytes_is_not_judged_by_them() -> None:
     matcher = QueryMatcher(Term(ALL_TEXT, "bob"), MAPPING, lambda payload: {"text": payload.decode()[::-1]})
     assert matcher.match([b"xbo bob", b"bo b"]).places == [0]
