@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from sarit.controller.background.timeline import Timeline
 from sarit.core.errors import Conflict
 from sarit.mirror.moments import Moments
 from sarit.mirror.open_mirrors import OpenMirrors
@@ -69,6 +70,18 @@ def half_a_commit_offered() -> Iterator[None]:
         return []
 
     with patched(Moments, Moments._unclean, wrong):
+        yield
+
+
+@mutant(_MOMENT, found_by="tests/unit/mirror/test_source.py::test_no_offer_has_part_of_a_transaction")
+@contextmanager
+def half_a_commit_recorded_as_clean() -> Iterator[None]:
+    """Every recorded cut counts as clean, also while a transaction is merged into one segment after the other."""
+
+    async def wrong(self: Any, name: Any, found: Any) -> Any:
+        return True
+
+    with patched(Timeline, Timeline._is_clean, wrong):
         yield
 
 

@@ -69,6 +69,9 @@ class MemoryEdge:
         """Truncate at the end."""
         self._source.streams_by_name[name].truncate(-1)
 
+    async def record_cut(self, name: StreamName) -> None:
+        """Have the cut of a stream recorded, as it is now and then."""
+
     async def held(self, link: LinkIdentity) -> list[StreamName]:
         """Return the streams that are held for a link."""
         return sorted(name for (link_id, name) in self._source.holders if link_id == link.link_id)
@@ -106,6 +109,11 @@ class StoredEdge:
         await self._here.controller.streams.truncate(
             name, {s: info.length for s, info in zip(current, infos, strict=True) if info is not None}
         )
+
+    async def record_cut(self, name: StreamName) -> None:
+        timeline: Any = self._here.controller.timeline
+        timeline._env.clock.seconds += 60
+        await timeline.record(name)
 
     async def held(self, link: LinkIdentity) -> list[StreamName]:
         catalog = self._here.controller.catalog
@@ -150,11 +158,11 @@ class Ends:
         (state,) = await self.target.states(LINK, "app", [T])
         return state
 
-    async def staged(self, state: MirrorState, *, but: int = -1) -> Round:
+    async def staged(self, state: MirrorState, *, but: int = -1, limit: int = NO_LIMIT) -> Round:
         """Stage what is behind a mirror, but of one segment.  Returns the round."""
         position = state.position
         assert position is not None
-        offer = await self.offer(position)
+        offer = await self.offer(position, limit)
         last = offer.epochs[-1].ids if offer.epochs else set(position.lengths)
         for segment, end in sorted(offer.lengths.items()):
             at = position.lengths.get(segment, 0)
@@ -422,6 +430,33 @@ def test_a_round_is_finished_as_a_whole_or_not(run) -> None:
         assert await ends.finish(one) == state
         (late,) = await ends.target.write(LINK, "app", [Write(T, 0, 5, b"f", False)])
         assert late.refused or late.reason
+
+    run(test)
+
+
+def test_a_stream_of_several_segments_is_copied_in_pieces_over_its_epochs(run) -> None:
+    async def test(ends: Ends) -> None:
+        await ends.edge.create(T, 2)
+        for data in (b"a" * 40, b"b" * 30):
+            await ends.edge.append(T, 0, data)
+            await ends.edge.append(T, 1, data)
+            await ends.edge.record_cut(T)
+        await ends.edge.split(T)
+        await ends.edge.append(T, 1, b"c" * 20)
+        await ends.edge.record_cut(T)
+        await ends.edge.append(T, 0, b"d" * 9)
+        state, copied = await ends.begin(), list[int]()
+        while True:
+            one = await ends.staged(state, limit=10)
+            if one.after == one.before and not one.epochs:
+                break
+            copied.append(sum(at - one.before.get(s, 0) for s, at in one.after.items()))
+            state = await ends.finish(one)
+        assert state.position is not None
+        assert state.position.epoch == 1
+        assert sum(copied) == 169
+        assert max(copied) <= 80
+        assert (await ends.offer(state.position)).behind == 0
 
     run(test)
 

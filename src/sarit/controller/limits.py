@@ -44,6 +44,10 @@ RECOVERY_SWEEP_SECONDS: Final = 1.0
 # How long pending work is left to the controller that began it.
 RECOVERY_GRACE_SECONDS: Final = 5.0
 WATERMARK_READ_BYTES: Final = MIB
+# How many parts of transactions that are being committed one look examines at most.
+MAX_PARTS_EXAMINED: Final = 4096
+# How often a cut is measured again in which a transaction was half merged, before it is recorded as such.
+CLEAN_CUT_ATTEMPTS: Final = 3
 # How often the cut of a growing stream is recorded in its timeline.
 TIMELINE_INTERVAL_SECONDS: Final = 60.0
 # (age, span) in ms: of the cuts up to that age, one per span is retained.  A stream that always grows has 60, 138, 144.

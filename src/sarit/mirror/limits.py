@@ -166,8 +166,6 @@ MAX_OFFER_SEGMENTS: Final = 4096
 MAX_OFFERED_SEGMENTS_PER_REPLY: Final = 16_384
 # For how long in all a source waits for a moment in which no transaction is half merged, and how often it looks.
 CLEAN_MOMENT_PAUSES_SECONDS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
-# How many parts of transactions that are being committed one look examines at most.
-MAX_PARTS_EXAMINED: Final = 4096
 # How many streams a source keeps decoded, in some 2 KB each.
 MAX_STREAMS_KNOWN: Final = 20_000
 # Of how many streams a source remembers since when a mirror is behind, and how often it reads that in the timeline.

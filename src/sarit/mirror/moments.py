@@ -19,20 +19,19 @@ import logging
 from collections import OrderedDict
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from sarit.controller import keys
 from sarit.controller.model import codec, streams
 from sarit.controller.model.creation import creation_id
-from sarit.controller.model.records import State, TxnState
+from sarit.controller.model.records import State
 from sarit.controller.runner import for_each_bounded
-from sarit.controller.transactions.commit_worker import parts_of
+from sarit.controller.transactions.merged_parts import Parts, committing
 from sarit.core.errors import Corrupt, NotFound
 from sarit.core.names import SegmentId, StreamName
 from sarit.core.repeated_log import RepeatedLog
 from sarit.mirror import offers
-from sarit.mirror.limits import CLEAN_MOMENT_PAUSES_SECONDS, MAX_PARTS_EXAMINED, MAX_STREAMS_KNOWN
+from sarit.mirror.limits import CLEAN_MOMENT_PAUSES_SECONDS, MAX_STREAMS_KNOWN
 from sarit.mirror.mirror_records import MirrorRecord, read_mirror
 
 if TYPE_CHECKING:
@@ -76,14 +75,6 @@ class _Known(NamedTuple):
 
     content: tuple[bytes | None, ...]
     row: SourceStream
-
-
-class Parts(Enum):
-    """How many of a transaction's parts, one in each segment of its epoch, are not merged yet."""
-
-    ALL = 1
-    SOME = 2
-    NONE = 3
 
 
 class Moments:
@@ -197,29 +188,7 @@ class Moments:
         return out
 
     async def _committing(self, row: SourceStream) -> dict[int, Parts]:
-        """Return the transactions of a stream that are being committed, and which of their parts still exist: a merge
-        removes the part that it appends."""
-        name, prefix, after = row.name, keys.of_stream(row.name.stream, keys.LIVE), b""
-        epochs: dict[int, list[int]] = {}
-        while rows := await self._catalog.scan_once(name.scope, prefix, after):
-            after = rows[-1][0]
-            for key, value in rows:
-                record = codec.decode_transaction(value.value)
-                if record.state is TxnState.COMMITTING:
-                    epochs.setdefault(record.epoch, []).append(keys.transaction_of(key))
-        out: dict[int, Parts] = {}
-        for number, transactions in epochs.items():
-            past = await self._catalog.epochs(name, row.record, number)
-            segments = past[0].segments if past else ()
-            asked = [part for txn in transactions for part in parts_of(name, segments, txn)]
-            if not asked or len(asked) > MAX_PARTS_EXAMINED:
-                out |= dict.fromkeys(transactions, Parts.SOME)
-                continue
-            there = [info is not None for info in await self._infos(asked)]
-            for n, txn in enumerate(transactions):
-                mine = there[n * len(segments) : (n + 1) * len(segments)]
-                out[txn] = Parts.ALL if all(mine) else Parts.SOME if any(mine) else Parts.NONE
-        return out
+        return await committing(self._catalog, self._infos, row.name, row.record)
 
     # -- records ----------------------------------------------------------------------------------
 

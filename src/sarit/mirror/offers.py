@@ -3,8 +3,10 @@
 A *moment* is a stream as it was measured while no commit was under way in it: its epochs from the position's on, its
 head, and the states of the segments.  An offer leads from a position to a moment, or to an earlier point where that is
 as good: while each epoch has one segment, any append boundary is, because an event and a transaction's part are each
-one append.  With several segments only the moment itself is: a transaction is in all of them, at offsets that nothing
-records.  So `limit` bounds streams of one segment alone.
+one append.  With several segments a transaction is in all of them, so besides the moment only *clean cuts* are, at
+which the timeline found no transaction half merged (`controller/background/timeline.py`).  So an offer of a stream of
+several segments may be longer than `limit`: by what lies between two of them, or all of what was written before there
+were any.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from sarit.mirror.limits import MAX_OFFER_SEGMENTS
 from sarit.mirror.values import Offer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from sarit.controller.model.cuts import Cut
     from sarit.controller.model.epochs import Epoch, SegmentRange
@@ -135,12 +137,41 @@ def bound(position: Position, moment: Moment, limit: int) -> tuple[int, int] | N
     return None
 
 
-def piece(position: Position, moment: Moment, segment: int, offset: int, oldest_ms: int) -> Offer:
-    """Return the offer that ends at an offset of a segment of a stream of one segment."""
-    count = next(n for n, epoch in enumerate(moment.epochs, 1) if segment in epoch.ids)
-    reached = moment.epochs[:count]
+def clean_cut(position: Position, moment: Moment, limit: int, cuts: Iterable[Cut]) -> Cut | None:
+    """Return the clean cut where an offer of about `limit` bytes ends: the last one within the limit, else the first
+    one behind it; None: the moment is within it, or there is none."""
+    if sum(end - begin for begin, end in missing(position, moment).values()) <= limit:
+        return None
+    found = [(size, cut) for cut in cuts if (size := _size_to(position, moment, cut))]
+    within = [one for one in found if one[0] <= limit]
+    if within:
+        return max(within, key=lambda one: one[0])[1]
+    return min(found, key=lambda one: one[0])[1] if found else None
+
+
+def _size_to(position: Position, moment: Moment, cut: Cut) -> int:
+    """Return how many bytes lie between a position and a cut; 0: none, or the cut is nowhere between it and the
+    moment."""
+    reached = _reached(moment, cut)
+    if not reached or not cut.keys() <= moment.alive:
+        return 0
     lengths = {s: moment.infos[s].length for epoch in reached for s in epoch.ids & moment.alive}
-    lengths[segment] = min(offset, moment.infos[segment].length)
+    begins = {s: max(position.lengths.get(s, 0), moment.infos[s].start_offset) for s in lengths}
+    if any(not begins[s] <= offset <= lengths[s] for s, offset in cut.items()):
+        return 0
+    return sum(end - begins[s] for s, end in (lengths | dict(cut)).items() if end > begins[s])
+
+
+def _reached(moment: Moment, cut: Cut) -> tuple[Epoch, ...]:
+    """Return the epochs up to the one that a cut is of; none: it is of no epoch of the moment."""
+    return next((moment.epochs[:n] for n, epoch in enumerate(moment.epochs, 1) if epoch.ids == cut.keys()), ())
+
+
+def piece(position: Position, moment: Moment, cut: Cut, oldest_ms: int) -> Offer:
+    """Return the offer that ends at a cut: a clean one, or any append boundary of a stream of one segment."""
+    reached = _reached(moment, cut)
+    lengths = {s: moment.infos[s].length for epoch in reached for s in epoch.ids & moment.alive}
+    lengths |= {s: min(offset, lengths[s]) for s, offset in cut.items()}
     ended = frozenset(
         s for s in lengths.keys() & moment.final if lengths[s] == moment.infos[s].length and s not in reached[-1].ids
     )

@@ -178,13 +178,21 @@ class LocalSource:
             moment = replace(moment, alive=moment.alive - (moment.epochs[0].ids - position.lengths.keys()))
         behind = offers.missing(position, moment)
         oldest_ms = await self._lags.oldest_ms(position, moment, behind.keys())
+        if not moment.is_single:
+            cut = None
+            if sum(end - begin for begin, end in behind.values()) > limit:
+                cuts = await self._timeline.clean_cuts(position.name)
+                cut = offers.clean_cut(position, moment, limit, cuts)
+            if cut is None:
+                return offers.whole(position, moment, oldest_ms)
+            return offers.piece(position, moment, cut, oldest_ms)
         end = offers.bound(position, moment, limit)
         if end is None:
             return offers.whole(position, moment, oldest_ms)
         segment, offset = end
         if offset < moment.infos[segment].length:
             offset = await self._segments.locate(position.name.segment(SegmentId.unpack(segment)), offset)
-        return offers.piece(position, moment, segment, offset, oldest_ms)
+        return offers.piece(position, moment, {segment: offset}, oldest_ms)
 
     async def grown(self, link: LinkIdentity, scope: str, wait_seconds: float) -> list[StreamName] | None:
         """Wait until streams of the scope may have grown or changed since this link asked last, and return their

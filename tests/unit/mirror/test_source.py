@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from sarit.controller import keys
 from sarit.controller.calls.identity import IdentityCalls
 from sarit.controller.calls.properties import PropertyCalls
 from sarit.controller.model.cuts import is_cut
@@ -225,6 +226,74 @@ def test_a_stream_of_one_segment_is_offered_in_pieces() -> None:
     run(main())
 
 
+def test_a_stream_of_several_segments_is_offered_from_one_clean_cut_to_the_next() -> None:
+    async def main() -> None:
+        world, c, source = await started(2)
+        low, high, wide = sid(2, 1), sid(3, 1), sid(4, 2)
+        for number in range(4):
+            world.segments.append(segment(0), "aa", 100)
+            world.segments.append(segment(1), "bb", 50)
+            world.pass_time(60)
+            if number != 2:  # no cut was recorded for a while
+                await c.timeline.record(STREAM)
+        await c.streams.scale(STREAM, [sid(0)], halves(0.0, 0.5))
+        world.segments.append(segment(2, 1), "cc", 70)
+        world.pass_time(60)
+        await c.timeline.record(STREAM)
+        world.segments.append(segment(2, 1), "cc", 30)
+        await c.streams.update(STREAM, config(1))
+        await c.streams.scale(STREAM, [low, high, sid(1)], [KeyRange(0.0, 1.0)])
+        world.segments.append(segment(4, 2), "dd", 10)
+        position, found = beginning(2), []
+        for _ in range(6):
+            one = await offer(source, position, 100)
+            position = reached(position, one)
+            found.append((one.lengths, len(one.epochs), one.sealed, one.more))
+        assert found == [
+            ({0: 100, 1: 50}, 0, frozenset(), True),
+            ({0: 200, 1: 100}, 0, frozenset(), True),
+            ({0: 400, 1: 200}, 0, frozenset(), True),  # longer than asked for: no cut is in between
+            ({0: 400, low: 70, high: 0, 1: 200}, 1, frozenset({0}), True),
+            ({low: 100, high: 0, 1: 200, wide: 10}, 1, frozenset({low, high, 1}), False),
+            ({wide: 10}, 0, frozenset(), False),
+        ]
+        # Together they are within the limit.
+        assert (await offer(source, beginning(2), 300)).lengths == {0: 200, 1: 100}
+        assert (await offer(source, beginning(2), 1000)).behind == 710
+        assert not (await offer(source, beginning(2), 1000)).more
+        # A mirror that is somewhere in between goes on to the next cut that is nowhere before it.
+        between = Position(STREAM, 0, {0: 120, 1: 0})
+        assert (await offer(source, between, 10)).lengths == {0: 200, 1: 100}
+
+    run(main())
+
+
+def test_a_cut_at_which_a_transaction_is_half_merged_is_not_clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        world, c, source = await started(2)
+        monkeypatch.setattr(c.transactions.workers, "schedule", lambda _: None)
+
+        async def recorded() -> list[dict[int, int]]:
+            world.pass_time(1)
+            await c.timeline.record(STREAM)
+            return await c.timeline.clean_cuts(STREAM)
+
+        world.segments.append(segment(0), "aa", 5)
+        clean = [{0: 5, 1: 0}]
+        assert await recorded() == clean
+        _, parts = await begun_transaction(world, c)
+        assert await recorded() == clean * 2  # it has not begun to be merged
+        await world.segments.merge(segment(0), parts[:1])
+        assert await recorded() == clean * 2
+        await world.segments.merge(segment(1), parts[1:])
+        assert await recorded() == clean * 2  # another part of it could have been read before
+        assert len(await c.catalog.stream_records(STREAM, keys.TIMELINE)) == 4
+        position = beginning(2)
+        assert (await offer(source, position, 1)).lengths == {0: 5, 1: 0}
+
+    run(main())
+
+
 def test_a_source_reads_bytes_within_a_bound() -> None:
     async def main() -> None:
         world, c, source = await started(2)
@@ -304,9 +373,12 @@ def transactions_below(world: World, lengths: dict[int, int]) -> dict[int, froze
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_no_offer_has_part_of_a_transaction(seed: int) -> None:
+@pytest.mark.parametrize("late", [False, True], ids=["beside the commits", "in pieces, behind them"])
+def test_no_offer_has_part_of_a_transaction(seed: int, late: bool) -> None:
     """Offers while transactions commit, the stream scales, and calls take their time: each transaction, which has a
-    part in every segment of its epoch, is in an offer wholly or not at all."""
+    part in every segment of its epoch, is in an offer wholly or not at all.
+
+    `late`: cuts are recorded meanwhile, and the offers come afterwards, in pieces."""
 
     async def main() -> None:
         world, c, source = await started(3)
@@ -332,13 +404,26 @@ def test_no_offer_has_part_of_a_transaction(seed: int) -> None:
                         await c.streams.scale(STREAM, [gone.segment], halves(gone.low, gone.high))
                 await c.transactions.commit(STREAM, txn, "", 0)
 
+        async def record() -> None:
+            while True:
+                world.pass_time(1)
+                await c.timeline.record(STREAM)
+                await asyncio.sleep(0)
+
         writer = asyncio.ensure_future(write())
-        position, seen = beginning(3), 0
+        recorder = asyncio.ensure_future(record())
+        position, seen, pieces = beginning(3), 0, 0
+        if late:
+            await asyncio.wait([writer])
+            while c.transactions.workers._workers:
+                await asyncio.sleep(0)
+            assert len(await c.timeline.clean_cuts(STREAM)) > 3
         everything: dict[int, int] = dict.fromkeys(position.lengths, 0)
         while True:
             done = writer.done()
-            found = await offer(source, position)
+            found = await offer(source, position, 40 if late else A_LOT)
             if found.lengths and found.version:
+                pieces += 1
                 position, everything = reached(position, found), everything | found.lengths
                 below = transactions_below(world, everything)
                 count = {
@@ -351,8 +436,11 @@ def test_no_offer_has_part_of_a_transaction(seed: int) -> None:
                 if seen == 12:
                     break
             await asyncio.sleep(0)
-        record = (await c.catalog.require(STREAM)).record
-        assert is_cut(known_segments(record.epochs), position.lengths)
+        recorder.cancel()
+        await asyncio.gather(recorder, return_exceptions=True)
+        known = known_segments((await c.catalog.require(STREAM)).record.epochs)
+        assert is_cut(known, position.lengths)
+        assert pieces > 1 or not late
 
     run(main())
 

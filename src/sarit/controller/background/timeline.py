@@ -5,6 +5,10 @@ controller reads the lengths of the active segments, and then the clock: every e
 behind the cut.  It stores the cut, and about once an hour thins the stream's records (`model/timeline.py`).  A stream
 that does not grow costs nothing.
 
+A cut is *clean* if no transaction was half merged at it.  Links copy long streams of several segments from one clean
+cut to the next (`mirror/offers.py`).  While it is measured, transactions may be committed; then it is measured again,
+and at last recorded as it is, for its time.
+
 Nothing else depends on these records.  Retention records cuts of its own, as often as the policy needs.
 """
 
@@ -19,13 +23,14 @@ from typing import TYPE_CHECKING
 
 from sarit.controller import keys
 from sarit.controller.growth import Growth
-from sarit.controller.limits import MAX_TIMELINE_STREAMS, MIN_ROUND_PAUSE_SECONDS
+from sarit.controller.limits import CLEAN_CUT_ATTEMPTS, MAX_TIMELINE_STREAMS, MIN_ROUND_PAUSE_SECONDS
 from sarit.controller.model import codec, streams, timeline
 from sarit.controller.model.cuts import follows, is_cut
 from sarit.controller.model.epochs import known_segments
 from sarit.controller.model.records import CutRecord, State
 from sarit.controller.ports import TableUpdate
 from sarit.controller.runner import for_each_bounded, gather_all
+from sarit.controller.transactions.merged_parts import Parts, committing
 from sarit.core.errors import Conflict, Invalid, NotFound, SaritError
 from sarit.core.limits import NOT_EXISTS
 from sarit.core.names import SegmentId, is_user_name, parse_segment_name
@@ -35,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sarit.controller.assignment import Assignment
-    from sarit.controller.catalog import Catalog
+    from sarit.controller.catalog import Catalog, Found
     from sarit.controller.model.cuts import Cut
     from sarit.controller.ports import Segments, TableValue
     from sarit.core.names import StreamName
@@ -102,20 +107,24 @@ class Timeline:
 
     async def record(self, name: StreamName) -> None:
         """Record the present end of a stream as a cut.  Raises Unavailable, NotFound."""
-        found = await self._catalog.find(name)
-        # A mirror has the cuts of its source, which a link copies: those of its own would name later times.
-        if found is None or found.record.state is not State.ACTIVE or found.record.mirrored:
-            return
-        active = [s.segment for s in found.record.current.segments]
-        lengths = await gather_all([self._segments.info(name.segment(SegmentId.unpack(s))) for s in active])
+        for _ in range(CLEAN_CUT_ATTEMPTS):
+            found = await self._catalog.find(name)
+            # A mirror has the cuts of its source, which a link copies: those of its own would name later times.
+            if found is None or found.record.state is not State.ACTIVE or found.record.mirrored:
+                return
+            active = [s.segment for s in found.record.current.segments]
+            lengths = await gather_all([self._segments.info(name.segment(SegmentId.unpack(s))) for s in active])
+            if clean := await self._is_clean(name, found):
+                break
         # Read the clock after the lengths, and round up, so that later events are behind the cut.  The wall clock,
         # since users ask by it; `timeline.newest_at` copes with a clock that was set back.
         now = self._env.clock.wall_ms() + 1
         cut = {segment: info.length for segment, info in zip(active, lengths, strict=True)}
+        recorded = CutRecord(now, timeline.CLEAN if clean else 0, cut)
         updates = [
             # A stream's number is stored while the stream does not exist: this fails when the stream was deleted.
             TableUpdate(keys.number_key(name.stream), None, NOT_EXISTS),
-            TableUpdate(keys.timeline_key(name.stream, now), codec.encode_cut(CutRecord(now, 0, cut)), NOT_EXISTS),
+            TableUpdate(keys.timeline_key(name.stream, now), codec.encode_cut(recorded), NOT_EXISTS),
         ]
         with suppress(Conflict):  # deleted, or recorded by another controller in the same millisecond
             await self._catalog.update(name.scope, updates)
@@ -127,6 +136,21 @@ class Timeline:
         phase = zlib.crc32(str(name).encode()) % timeline.THINNING_INTERVAL_MS
         if timeline.is_thinning_due(phase, last, now):
             await self._thin(name, now)
+
+    async def _is_clean(self, name: StreamName, found: Found) -> bool:
+        """Return whether no transaction was half merged while the lengths of the active segments were read, before.
+
+        `found`: the stream's record before that.  Each batch of commits gives it another version when it is merged."""
+        if found.record.pending:
+            return False
+        if len(found.record.current.segments) == 1:  # each merge is one operation
+            return True
+        parts = await committing(self._catalog, self._segments.infos, name, found.record)
+        if any(left is not Parts.ALL for left in parts.values()):
+            return False
+        # Read the version last: a transaction that ended meanwhile has changed it.
+        after = await self._catalog.find(name)
+        return after is not None and after.version == found.version
 
     async def _thin(self, name: StreamName, now_ms: int) -> None:
         versions = {time: value.version for time, value in await self._stored(name)}
@@ -156,6 +180,11 @@ class Timeline:
         if not is_cut(known, found.cut) or not follows(known, head, found.cut):
             return head, None
         return found.cut, found.time_ms
+
+    async def clean_cuts(self, name: StreamName) -> list[Cut]:
+        """Return the recorded cuts of a stream at which no transaction was half merged, in the order of their times."""
+        found = [codec.decode_cut(value.value) for _, value in await self._stored(name)]
+        return [one.cut for one in found if one.size == timeline.CLEAN]
 
     async def _stored(self, name: StreamName) -> Sequence[tuple[int, TableValue]]:
         """Return the records by time, undecoded."""

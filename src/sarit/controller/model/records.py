@@ -175,7 +175,7 @@ class WriterRecord:
 class CutRecord:
     """A cut recorded at the tail of a stream, for retention or the timeline.
 
-    `time_ms`: when, in ms since 1970.  `size`: the bytes before the cut; 0 in the timeline."""
+    `time_ms`: when, in ms since 1970.  `size`: the bytes before the cut; in the timeline `timeline.CLEAN`, or 0."""
 
     time_ms: int
     size: int

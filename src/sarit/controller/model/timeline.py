@@ -17,6 +17,8 @@ from sarit.controller.limits import MAX_TIMELINE_CUTS, TIMELINE_AGES_MS, TIMELIN
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+# In place of a size: no transaction was half merged at the cut.  What lies before it is the stream of one moment.
+CLEAN: Final = 1
 # How often the records of a stream are thinned; each stream has its own phase.
 THINNING_INTERVAL_MS: Final = TIMELINE_AGES_MS[0][0]
 
