@@ -1,7 +1,8 @@
 """Starts `sarit` by forking a process that has imported it: a process of its own, without 0.4 s of imports.
 
 The tests start hundreds of nodes and commands.  `start` is `subprocess.Popen` for these: real descriptors, arguments,
-environment, directory, signals, exit codes.  The server is one process with one thread for each worker of pytest.
+environment, directory, signals, exit codes.  A server is one process with one thread for each worker of pytest.  Its
+children have no interpreter to end (`_end`).
 
 With SARIT_TEST_FRESH=1, and where there is no `pidfd_open`, all are started by the script that users run.  What
 commands import is tested in fresh processes (tests/unit/cli/test_imports.py).
@@ -35,18 +36,50 @@ SARIT = str(Path(sys.executable).with_name("sarit"))
 FRESH = bool(os.environ.get("SARIT_TEST_FRESH")) or not hasattr(os, "pidfd_open")
 # What commands and nodes import on use.  Not what starts threads: they do not live on in a fork.
 PRELOADED = (
+    "encodings.idna",
+    "sarit.admin.metrics",
+    "sarit.admin.rest.routes",
+    "sarit.admin.server",
+    "sarit.client.aio",
     "sarit.client.blocking.client",
-    "sarit.process.standalone",
+    "sarit.client.blocking.connection",
+    "sarit.env.event_loop",
+    "sarit.env.real_files",
+    "sarit.index.sqlite",
+    "sarit.log.local",
+    "sarit.process.observation.console_view",
+    "sarit.process.observation.group_lag",
+    "sarit.process.observation.loop_delay",
+    "sarit.process.observation.registry_view",
+    "sarit.process.own_client",
+    "sarit.process.query_runner",
+    "sarit.process.registry_role",
+    "sarit.process.reload",
     "sarit.process.settings",
-    "uvloop",
+    "sarit.process.standalone",
+    "sarit.process.worker_role",
+    "sarit.registry.confluent.routes",
+    "sarit.registry.pravega.routes",
+    "sarit.registry.registry",
+    "sarit.registry.statistics",
+    "sarit.rpc.in_process",
     "ssl",
     "sqlite3",
+    "uvicorn.lifespan.off",
+    "uvicorn.protocols.http.h11_impl",
+    "uvloop",
 )
+# What commands and nodes for tables and files import beside that: another server has it, as it makes a fork slower.
+TABULAR = ("duckdb", "pyarrow.dataset", "pyarrow.parquet", "pyiceberg.catalog.sql", "pyiceberg.io.pyarrow",
+           "sarit.sql.engine", "sarit.sql.scans")  # fmt: skip
+_TABULAR_WORDS = {"query", "lake", "export", "import", "--catalogs"}
+# These libraries start threads when they are imported, unless they are told not to.
+_WITHOUT_THREADS = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 _LINE_BYTES = 1 << 20
 STOP_SECONDS = 5
 
 _lock = threading.Lock()
-_server: _Server | None = None
+_servers: dict[bool, _Server] = {}  # by whether they have the libraries for tables
 
 
 def start(command: Sequence[Any], **options: Any) -> subprocess.Popen[Any] | Forked:
@@ -89,7 +122,8 @@ class Forked:
             ends = [_ends(asked, at, theirs) for at, asked in enumerate((stdin, stdout, stderr))]
             if stderr == subprocess.STDOUT:
                 ends[2] = ends[1][0], None
-            self._ending, self.pid = _running_server().fork(job, [child for child, _ in ends])
+            tabular = not _TABULAR_WORDS.isdisjoint(self.args)
+            self._ending, self.pid = _running_server(tabular).fork(job, [child for child, _ in ends])
         mode = "" if text else "b"
         self.stdin, self.stdout, self.stderr = (
             None if mine is None else open(mine, ("w" if at == 0 else "r") + mode)  # noqa: SIM115
@@ -101,7 +135,7 @@ class Forked:
         if self.returncode is None:
             self._ending.settimeout(timeout)
             try:
-                status = int(_line(self._ending))
+                status = _number(self._ending)
             except (TimeoutError, BlockingIOError):
                 raise subprocess.TimeoutExpired(self.args, timeout or 0) from None
             self._ending.close()
@@ -172,13 +206,14 @@ def _ends(asked: Any, at: int, theirs: ExitStack) -> tuple[int, int | None]:
 class _Server:
     """The server's end of this process."""
 
-    def __init__(self) -> None:
+    def __init__(self, tabular: bool) -> None:
         self.pid = os.getpid()
         self._control, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.fork_server", str(theirs.fileno())], pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL, cwd=ROOT, env={**os.environ, "LC_ALL": "C.UTF-8"},
+                [sys.executable, "-m", "tests.fork_server", str(theirs.fileno()), *(TABULAR if tabular else ())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL, cwd=ROOT, env={**os.environ, "LC_ALL": "C.UTF-8", **_WITHOUT_THREADS},
             )  # fmt: skip
         atexit.register(self.stop)
 
@@ -188,7 +223,7 @@ class _Server:
         with theirs, _lock:
             socket.send_fds(self._control, [b"j"], [theirs.fileno(), *descriptors])
         ours.sendall(json.dumps(job).encode() + b"\n")
-        return ours, int(_line(ours))
+        return ours, _number(ours)
 
     def stop(self) -> None:
         """It ends when its last child has."""
@@ -198,12 +233,23 @@ class _Server:
                 self._process.wait(STOP_SECONDS)
 
 
-def _running_server() -> _Server:
-    global _server
+def _running_server(tabular: bool) -> _Server:
     with _lock:
-        if _server is None or _server.pid != os.getpid():
-            _server = _Server()
-        return _server
+        found = _servers.get(tabular)
+        if found is None or found.pid != os.getpid():
+            found = _servers[tabular] = _Server(tabular)
+        return found
+
+
+def _number(connection: socket.socket) -> int:
+    """The number on the next line; a process that ends at once has sent a second one by now.  Raises EOFError."""
+    data = b""
+    while not data.endswith(b"\n"):
+        piece = connection.recv(1)
+        if not piece:
+            raise EOFError("the fork server has ended")
+        data += piece
+    return int(data)
 
 
 def _line(connection: socket.socket) -> bytes:
@@ -310,14 +356,34 @@ def _main() -> None:
 
     for place, _ in main._NOUNS.values():
         importlib.import_module(place.partition(":")[0])
-    for name in PRELOADED:
+    for name in (*PRELOADED, *sys.argv[2:]):
         importlib.import_module(name)
     assert len(os.listdir("/proc/self/task")) == 1, "a thread does not live on in a fork"
     gc.collect()
     gc.freeze()
     job = _serve(socket.socket(fileno=int(sys.argv[1])))
     _become(job)
-    _execute(*job["argv"])
+    code = 0
+    try:
+        _execute(*job["argv"])
+    except SystemExit as error:
+        if not isinstance(error.code, int | None):
+            raise
+        code = error.code or 0
+    _end(code)
+
+
+def _end(code: int) -> None:
+    """End as an interpreter does, but for freeing what was imported: that touches, and so copies, all that the server
+    shares with its children, and was four fifths of what a short command cost."""
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    gc.collect()  # of what is new: it says what was never awaited or closed
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # nobody reads it
+            if stream is not None:
+                stream.flush()
+    os._exit(code)
 
 
 if __name__ == "__main__":
