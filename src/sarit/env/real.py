@@ -128,10 +128,13 @@ class RealWorker:
             # Drops the result when the caller was cancelled: the call has run to its end all the same.
             if future.done():
                 return
-            if error is not None:
-                future.set_exception(error)
-            else:
-                future.set_result(result)  # type: ignore[arg-type]
+            try:
+                if error is not None:
+                    future.set_exception(error)
+                else:
+                    future.set_result(result)  # type: ignore[arg-type]
+            except asyncio.InvalidStateError:
+                pass  # the handler of Ctrl-C, which runs between any two lines, has cancelled the caller
 
         self.submit(call, done)
         return future

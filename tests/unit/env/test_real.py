@@ -65,6 +65,31 @@ def test_a_thread_ends_though_the_task_that_waits_for_it_is_cancelled_before_it_
     assert not thread.is_alive()
 
 
+class CancelledMeanwhile(asyncio.Future):
+    """A future that Ctrl-C cancels right after it was seen pending."""
+
+    def done(self) -> bool:
+        found = super().done()
+        self.cancel()
+        return found
+
+
+@pytest.mark.parametrize("call", [int, lambda: 1 / 0], ids=["result", "error"])
+def test_a_result_for_a_caller_whom_an_interrupt_has_just_cancelled_is_dropped(call, caplog) -> None:
+    async def cancelled() -> bool:
+        loop = asyncio.get_running_loop()
+        worker = RealThreads().worker("test")
+        loop.create_future = lambda: CancelledMeanwhile(loop=loop)
+        future = worker.run(call)
+        del loop.create_future
+        await asyncio.wait((future,))
+        await worker.close()
+        return future.cancelled()
+
+    assert asyncio.run(cancelled())
+    assert caplog.text == ""
+
+
 def test_thread_that_does_not_begin_fails_its_jobs_and_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """`Thread.start` waited for ever for a thread that died of a lack of memory: the event loop stood still."""
     started: list[Any] = []
