@@ -73,7 +73,7 @@ PRELOADED = (
 TABULAR = ("duckdb", "pyarrow.dataset", "pyarrow.parquet", "pyiceberg.catalog.sql", "pyiceberg.io.pyarrow",
            "sarit.sql.engine", "sarit.sql.scans")  # fmt: skip
 _TABULAR_WORDS = {"query", "lake", "export", "import", "--catalogs"}
-# These libraries start threads when they are imported, unless they are told not to.
+# These libraries start threads when they are imported, unless a variable forbids it.
 _WITHOUT_THREADS = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 _LINE_BYTES = 1 << 20
 STOP_SECONDS = 5
