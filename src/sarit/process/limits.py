@@ -153,7 +153,11 @@ BLOB_PIECE_BYTES: Final = MIB  # of the files of an index, in one write to a seg
 BLOB_PIECES_AT_ONCE: Final = 8
 INDEX_SWEEP_SECONDS: Final = 600.0  # between looks for indexes of streams that are not searchable any more
 MAX_BLOB_APPEND_ATTEMPTS: Final = 10  # while others append to the same blob
-EVENT_POLL_SECONDS: Final = 0.5  # after which an indexer gets to know that nothing is at hand
+# After which an indexer gets to know that nothing is at hand: as short as the first, and, when nothing comes for long,
+# a tenth of the time since the last event, as long as the second.
+EVENT_POLL_SECONDS: Final = 0.5
+MAX_EVENT_POLL_SECONDS: Final = 15.0
+EVENT_POLLS_OF_IDLE_TIME: Final = 10
 EVENT_REST_SHARE: Final = 0.25  # of the time that events have taken, for what else the process does
 
 # -- committers of tables: recorded cuts that are searched for the time of a position -------------

@@ -13,6 +13,7 @@ import asyncio
 import logging
 import os
 import tempfile
+import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -60,6 +61,7 @@ class SearchSite:
         self._env = env
         self._directory = directory
         self._made: Path | None = None
+        self._making = threading.Lock()
         self._engine: ShardEngine | None = None
 
     def __repr__(self) -> str:
@@ -78,14 +80,16 @@ class SearchSite:
         """Return the empty directory of this name, for files that this process can download again.  Blocks.
 
         Raises OSError."""
-        if self._made is None:
-            if self._directory:
-                self._made = Path(self._directory) / "search"
-                _clear(self._made)
-            else:
-                self._made = Path(tempfile.mkdtemp(prefix="sarit-search-"))
-        self._env.files.make_dirs(str(self._made / name))
-        return self._made / name
+        with self._making:  # indexers and searches ask on threads of their own
+            if self._made is None:
+                if self._directory:
+                    self._made = Path(self._directory) / "search"
+                    _clear(self._made)
+                else:
+                    self._made = Path(tempfile.mkdtemp(prefix="sarit-search-"))
+            made = self._made
+        self._env.files.make_dirs(str(made / name))
+        return made / name
 
     async def sweep(self) -> None:
         """Delete the indexes of streams that are not searchable any more, now and then, for ever."""
@@ -110,12 +114,16 @@ class SearchSite:
             _log.info("%d files of indexes that nobody uses were deleted", deleted)
 
     async def _is_alive(self, stream: StreamName, stream_id: str) -> bool:
-        """Return whether a job has the index of a stream.  Raises Unavailable, Corrupt."""
+        """Return whether a job has the index of a stream, as far as it can be read.  Raises Unavailable."""
         from sarit.search.settings import SEARCH_JOB, SEARCH_KIND
         from sarit.search.state import IndexState
 
-        found = await JobTable(self.controller.catalog).find(JobKey(SEARCH_KIND, stream, SEARCH_JOB))
-        return found is not None and IndexState.decode(found.job.state).stream_id in ("", stream_id)
+        try:
+            found = await JobTable(self.controller.catalog).find(JobKey(SEARCH_KIND, stream, SEARCH_JOB))
+            return found is not None and IndexState.decode(found.job.state).stream_id in ("", stream_id)
+        except Corrupt as error:  # an operator decides: the other indexes are swept
+            _log.warning("the index of %s is not swept: %s", stream, error)
+            return True
 
     async def close(self) -> None:
         """Remove the directory."""

@@ -1,8 +1,8 @@
 """The indexer of one stream: it adds events to shards, and stores each commit as one step.
 
-    take over ─▶ download the growing shard ─▶ follow the stream ─▶ documents ─▶ the shard, in a local directory
-                                                    ▲                                │ every few seconds
-                                                    └── save(state, held) ◀── upload ◀┘
+    take over ─▶ follow the stream ─▶ download the growing shard ─▶ documents ─▶ the shard, in a local directory
+                       ▲                  (with the first event)                         │ every few seconds
+                       └───────────────────── save(state, held) ◀── upload ◀─────────────┘
 
 *Each event once.*  A commit uploads files that nobody knows of yet, and then saves the state of the job, which names
 them and the cut up to which they reach.  Whoever takes over continues at that cut, with those files; what was uploaded
@@ -31,6 +31,7 @@ from sarit.search.limits import (
     APPENDED_SECONDS,
     GARBAGE_SECONDS,
     HOUSEKEEPING_SECONDS,
+    IDLE_SHARD_SECONDS,
     MAX_INFERRED_EVENTS,
     MAX_UNCOMMITTED_BYTES,
     OLD_BLOB_SECONDS,
@@ -117,7 +118,7 @@ class Indexer:
         self._growing: _Growing | None = None
         self._added: Uncommitted | None = None
         self._count = 0  # of documents, to tell events of one millisecond apart
-        self._committed_at = self._housekept_at = self._collected_at = env.clock.monotonic()
+        self._committed_at = self._housekept_at = self._collected_at = self._fed_at = env.clock.monotonic()
         self._appended: tuple[float, int] | None = None
         self._is_at_tail = False
         # Blobs that nothing refers to, and since when that is known.
@@ -163,8 +164,6 @@ class Indexer:
         if state.closed is not None:
             listed = await read_file(self._blobs, state.closed)
             self.shards = await self._run(partial(decode_shards, listed))
-        if state.growing is not None and state.growing.files:
-            await self._resume(state.growing)
         self._note()
         assert state.cut is not None
         return state.cut
@@ -178,7 +177,8 @@ class Indexer:
         except Conflict:
             raise Unavailable(f"the index of {self._source.stream} is entered by another process; try again") from None
 
-    async def _resume(self, shard: Shard) -> None:
+    async def _resume(self, shard: Shard) -> _Growing:
+        """Return the growing shard from its stored files."""
         directory = self._new_directory()
         try:
             await download(self._blobs, shard.files, directory, self._env.files, self._worker)
@@ -189,6 +189,7 @@ class Indexer:
             raise
         self._growing = _Growing(shard, shard.files[0].blob, directory, writer, maker)
         self._count = shard.events
+        return self._growing
 
     def _new_directory(self) -> Path:
         return self._directory / self._env.random.bytes(8).hex()
@@ -202,13 +203,21 @@ class Indexer:
         if self._added is None:
             self._added = Uncommitted(found.end)
         if found.events:
-            growing = self._growing or await self._open(found.events)
+            growing = await self._current(found.events)
             appended_ms = await self._appended_ms(before)
             await self._run(partial(self._add, growing, found, appended_ms, self._added))
         self._added.end = found.end
         self._added.lost_bytes += found.lost_bytes
         self._added.size += sum(map(len, found.events))
         self._is_at_tail = False
+
+    async def _current(self, events: Sequence[bytes]) -> _Growing:
+        """Return the shard that grows: at hand, or as it is stored, or a new one."""
+        self._fed_at = self._env.clock.monotonic()
+        if self._growing is not None:
+            return self._growing
+        stored = self.state.growing
+        return await (self._open(events) if stored is None or not stored.files else self._resume(stored))
 
     async def _open(self, events: Sequence[bytes]) -> _Growing:
         """Make a new shard."""
@@ -292,8 +301,7 @@ class Indexer:
 
     async def _close_shard(self) -> None:
         """Merge the growing shard, and store it in a blob of its own: the one in which it grew has many old files."""
-        growing = self._growing
-        assert growing is not None
+        growing = await self._current(())
         await self._run(growing.writer.merge)
         names, contents = await self._run(partial(growing.writer.commit, frozenset()))
         files = await self._uploaded(self._new_blob(), names, contents, {})
@@ -329,6 +337,9 @@ class Indexer:
         """Close a shard that is old, drop those whose events are truncated, and delete old blobs."""
         if self._added is None:
             await self._close_if_due()
+            # A stream in which little happens needs neither threads nor files here: the next event gets them back.
+            if self._env.clock.monotonic() - self._fed_at >= IDLE_SHARD_SECONDS:
+                await self._drop_growing()
         kept = list(self.shards)
         while kept and await self._source.is_truncated(kept[0].end):
             del kept[0]

@@ -7,14 +7,19 @@ import pytest
 from sarit.core.errors import NotFound, Unavailable
 from sarit.core.names import StreamName
 from sarit.env.real import real_env
-from sarit.process.jobs.event_fields import fields_of
+from sarit.process.jobs.event_fields import EventFields
 from sarit.search.document_maker import NOT_DECODED
 from sarit.search.mapping import Field, Kind, Mapping
 from sarit.search.query import ALL_TEXT
+from sarit.search.schema_documents import stream_documents
 from sarit.serializers.schema_source import WrittenSchema
 
 NAME = StreamName("shop", "orders")
 SCHEMA = '{"type": "object", "properties": {"id": {"type": "string"}}}'
+
+
+def fields_of(properties, stream, schemas, clock) -> EventFields:
+    return EventFields(stream_documents(stream, properties, schemas, clock))
 
 
 class Schemas:

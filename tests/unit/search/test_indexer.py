@@ -240,9 +240,45 @@ def test_damaged_files_are_found_by_who_takes_over(world):
         await world.index()
         (blob,) = world.blobs.blobs.values()
         blob[5] ^= 1
+        world.stream.write(b"three")
         with pytest.raises(Corrupt, match="not what was stored"):
             await world.index()
         assert not list(world.directory.glob("process-2/*/*"))
+
+    run(main())
+
+
+def test_shard_of_a_stream_without_events_is_closed_locally(world, monkeypatch):
+    monkeypatch.setattr(indexer, "IDLE_SHARD_SECONDS", 100.0)
+
+    def local():
+        return [path for path in world.directory.glob("process-*/*") if list(path.iterdir())]
+
+    async def main():
+        found = world.indexer()
+        task = asyncio.ensure_future(found.run())
+        world.stream.write(b"one")
+        world.clock.seconds += 6
+        await turns()
+        assert found._growing is not None
+        world.clock.seconds += 101
+        await turns()
+        assert found._growing is None
+        assert local() == []
+        world.stream.write(b"two")
+        world.clock.seconds += 6
+        await turns()
+        assert [shard.events for shard in await world.shards()] == [2]
+        assert await world.places() == world.stream.places()
+        # Old enough to be closed while nothing is here.
+        world.clock.seconds += 101
+        await turns()
+        world.clock.seconds += 86_400
+        await turns()
+        assert [shard.closed for shard in await world.shards()] == [True]
+        assert await world.places() == world.stream.places()
+        assert local() == []
+        await stop(task)
 
     run(main())
 

@@ -4,22 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sarit.core.properties import NO_HEADER, SCHEMA_HEADER
-from sarit.schemas.documents import DocumentReader
 from sarit.search.document_maker import DocumentMaker
 from sarit.search.mapping_inference import infer
-from sarit.search.schema_documents import SchemaDocuments
-from sarit.serializers.event_documents import document_reader
-from sarit.serializers.headers import default_subject
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from sarit.core.names import StreamName
-    from sarit.env.ports import Clock
     from sarit.search.document_maker import Decode
-    from sarit.search.mapping import Mapping as FieldMapping
-    from sarit.serializers.schema_source import SchemaSource
+    from sarit.search.mapping import Mapping
 
 
 class EventFields:
@@ -32,26 +24,10 @@ class EventFields:
     def __repr__(self) -> str:
         return f"<EventFields, {self._decode!r}>"
 
-    def maker(self, mapping: FieldMapping) -> DocumentMaker:
+    def maker(self, mapping: Mapping) -> DocumentMaker:
         """Return what makes documents with the fields of a mapping."""
         return DocumentMaker(mapping, self._decode)
 
-    def infer(self, events: Sequence[bytes]) -> FieldMapping:
+    def infer(self, events: Sequence[bytes]) -> Mapping:
         """Return the fields of some events.  Raises Unavailable."""
         return infer(events, self._decode)
-
-
-def fields_of(
-    properties: Mapping[str, str], stream: StreamName, schemas: SchemaSource, clock: Clock
-) -> EventFields:  # fmt: skip
-    """Return what makes documents of the events of a stream with these properties."""
-    header, subject = properties.get(SCHEMA_HEADER, NO_HEADER), default_subject(stream)
-    if header == NO_HEADER:
-        return EventFields()
-
-    def reader(number: int) -> DocumentReader:
-        found = schemas.written(subject, number, header)
-        made = document_reader(found.format, found.text, dict(found.references))
-        return DocumentReader(made.kind, found.text, dict(found.references), found.message) if found.message else made
-
-    return EventFields(SchemaDocuments(header, reader, clock))

@@ -10,7 +10,13 @@ from sarit.client.core.segments import segment_infos
 from sarit.client.reader.reader import EventReader
 from sarit.core.limits import EVENT_HEADER_BYTES
 from sarit.process.jobs.stream_source import StreamSource
-from sarit.process.limits import EVENT_POLL_SECONDS, EVENT_REST_SHARE, MAX_JOB_REST_SECONDS
+from sarit.process.limits import (
+    EVENT_POLL_SECONDS,
+    EVENT_POLLS_OF_IDLE_TIME,
+    EVENT_REST_SHARE,
+    MAX_EVENT_POLL_SECONDS,
+    MAX_JOB_REST_SECONDS,
+)
 from sarit.search.ports import EventSlice
 
 if TYPE_CHECKING:
@@ -74,15 +80,17 @@ class StreamEvents:
             return start, None
 
         reader: EventReader[bytes] = EventReader(self._session, self.stream, bounds, skip_truncated=True)
-        at = start
+        at, last = start, self._clock.monotonic()
         try:
             await reader.open()
             while True:
-                found = await within(EVENT_POLL_SECONDS, reader.next_events())
+                idle = (self._clock.monotonic() - last) / EVENT_POLLS_OF_IDLE_TIME
+                poll = min(max(idle, EVENT_POLL_SECONDS), MAX_EVENT_POLL_SECONDS)
+                found = await within(poll, reader.next_events())
                 if found is None:
                     yield None
                     if reader.at_end:
-                        await asyncio.sleep(EVENT_POLL_SECONDS)
+                        await asyncio.sleep(poll)
                     continue
                 events, begin = list(found.left), found.start
                 end = reader.position()
@@ -93,6 +101,7 @@ class StreamEvents:
                 # The process may serve the stream's writers, too.
                 took = self._clock.monotonic() - begun
                 await asyncio.sleep(min(took * EVENT_REST_SHARE, MAX_JOB_REST_SECONDS))
+                last = self._clock.monotonic()
         finally:
             reader.close()
 

@@ -140,16 +140,17 @@ class SearchJobs:
         self, directory: Path, worker: Worker, job: Job, save: Save, statistics: IndexStatistics
     ) -> None:
         from sarit.client.streams import properties
-        from sarit.process.jobs.event_fields import fields_of
+        from sarit.process.jobs.event_fields import EventFields
         from sarit.process.jobs.event_source import StreamEvents
         from sarit.search.indexer import Indexer
+        from sarit.search.schema_documents import stream_documents
 
         world, stream = self._world, job.key.stream
         source = StreamEvents(world.client.session, stream, world.env.clock)
 
         # Schemas are asked for on the worker, when an event names one that is not known yet.
         found = await properties.read(world.client.session, stream)
-        fields = fields_of(found, stream, world.schemas, world.env.clock)
+        fields = EventFields(stream_documents(stream, found, world.schemas, world.env.clock))
 
         async def save_progress(state: bytes, held: StreamCut | None) -> None:
             await save(state, held)
