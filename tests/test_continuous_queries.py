@@ -9,14 +9,17 @@ from collections import Counter
 import pytest
 
 from sarit.client.aio import connect
+from sarit.client.core.rules import change_rules
 from sarit.controller.jobs import JobKey, JobTable
-from sarit.core.errors import Exists, Invalid, NotFound
+from sarit.core.errors import Exists, Forbidden, Invalid, NotFound
 from sarit.core.names import StreamName
 from sarit.env.real import real_env
 from sarit.process.settings import NodeConfig
 from sarit.process.standalone import open_node
 from sarit.search.continuous_plan import CONTINUOUS_JOB, CONTINUOUS_KIND
+from sarit.security.permissions import Permission, Rule
 from tests.limits import HANG_SECONDS
+from tests.security.running import Secured, secured, write_files
 
 ORDERS, ALERTS = "shop/orders", "shop/alerts"
 KEY = JobKey(CONTINUOUS_KIND, StreamName.parse(ORDERS), CONTINUOUS_JOB)
@@ -151,6 +154,35 @@ def test_fields_of_a_mapping_can_be_asked_for(tmp_path) -> None:
     on_node(tmp_path, work)
 
 
+def test_fields_are_those_of_the_first_events(tmp_path) -> None:
+    async def work(node, client):
+        await prepare(client)
+        await write(client, '{"level": "info", "took": 1}')
+        await client.continuous.create(ORDERS, "slow", "took:>=5", ALERTS, with_event=True)
+        slow = '{"level": "error", "took": 7}'
+        await write(client, slow, '{"level": "error", "took": 2}')
+        await until(client, Counter([("slow", slow)]))
+        with pytest.raises(Invalid, match="nothing"):
+            await client.continuous.create(ORDERS, "other", "nothing:5", ALERTS)
+
+    on_node(tmp_path, work)
+
+
+def test_rows_of_a_deleted_stream_are_deleted(tmp_path) -> None:
+    async def work(node, client):
+        await prepare(client)
+        await client.continuous.create(ORDERS, "red", "red", ALERTS)
+        site = node.controller_role.site
+        await site.sweep_once()
+        assert len(await site.rows.scan(b"q/")) == 1
+        await client.seal_stream(ORDERS)
+        await client.delete_stream(ORDERS)
+        await site.sweep_once()
+        assert await site.rows.scan(b"q/") == []
+
+    on_node(tmp_path, work)
+
+
 def test_an_output_that_is_sealed_suspends_its_queries_and_no_others(tmp_path) -> None:
     async def work(node, client):
         await prepare(client, ALERTS, "shop/others")
@@ -195,3 +227,47 @@ def test_a_job_that_was_deleted_begins_again_at_the_tail(tmp_path) -> None:
             await asyncio.sleep(0.1)
 
     on_node(tmp_path, work)
+
+
+def test_a_query_acts_with_the_rights_that_its_maker_has_now(tmp_path) -> None:
+    source, output = "prn::/scope:shop/stream:orders", "prn::/scope:shop/stream:alerts"
+    reads, writes = ("user:alice", source, "READ"), ("user:alice", output, "READ_UPDATE")
+
+    async def state(root, wanted: str) -> str:
+        while (query := await root.continuous.get(ORDERS, "red")).state != wanted:
+            await asyncio.sleep(0.1)
+        return query.problem
+
+    async def work(node: Secured, root, alice) -> None:
+        await prepare(root)
+        with pytest.raises(Forbidden):
+            await alice.continuous.create(ORDERS, "red", "red", ALERTS, with_event=True)
+        await node.grant(writes)
+        with pytest.raises(Forbidden, match="alice may not read"):
+            await alice.continuous.create(ORDERS, "red", "red", ALERTS, with_event=True)
+        await node.grant(reads)
+        made = await alice.continuous.create(ORDERS, "red", "red", ALERTS, with_event=True)
+        assert (made.state, made.maker) == ("active", "alice")
+        await write(root, "red one")
+        await until(root, Counter([("red", "red one")]))
+        await change_rules(root.session.controller, [Rule("user:alice", source, Permission.NONE)])
+        assert "alice, who made it, may not read shop/orders" in await state(root, "failed")
+        await write(root, "red two")
+        await node.grant(reads)
+        assert await state(root, "active") == ""
+        await write(root, "red three")
+        await until(root, Counter([("red", "red one"), ("red", "red three")]))
+        async with node.client("bob") as bob:
+            await node.grant(("user:bob", source, "READ"))
+            assert await bob.continuous.list(ORDERS) == ()
+            with pytest.raises(NotFound):
+                await bob.continuous.delete(ORDERS, "red")
+
+    async def main() -> None:
+        async with (
+            asyncio.timeout(HANG_SECONDS), secured(tmp_path, write_files(tmp_path), jobs=True) as node,
+            node.client("root") as root, node.client("alice") as alice,
+        ):  # fmt: skip
+            await work(node, root, alice)
+
+    asyncio.run(main())

@@ -71,7 +71,9 @@ class Secured:
 
 
 @asynccontextmanager
-async def secured(directory: Path, config: SecurityConfig, ca: str | None = None) -> AsyncIterator[Secured]:
+async def secured(
+    directory: Path, config: SecurityConfig, ca: str | None = None, *, jobs: bool = False
+) -> AsyncIterator[Secured]:
     """A node on free ports."""
     security = Security(config)
     settings = NodeConfig(
@@ -79,6 +81,7 @@ async def secured(directory: Path, config: SecurityConfig, ca: str | None = None
         controller_port=0,
         store_port=0,
         containers=1,
+        jobs=jobs,
         security=config,
         # Certificates are for names: official clients take no others.
         advertised=Advertised("localhost") if ca is not None else None,

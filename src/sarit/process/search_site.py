@@ -18,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from sarit.controller.calls.identity import IdentityCalls
 from sarit.controller.catalog import scan_whole
 from sarit.controller.jobs import JobKey, JobTable
 from sarit.controller.keys import SEARCH_TABLE, after_prefix
@@ -33,6 +34,7 @@ from sarit.process.limits import (
     INDEX_SWEEP_SECONDS,
     MAX_BLOB_APPEND_ATTEMPTS,
 )
+from sarit.rpc.generated import sarit_pb2
 from sarit.wire.limits import NO_VERSION
 
 if TYPE_CHECKING:
@@ -107,11 +109,22 @@ class SearchSite:
         # What is off costs nothing: without a table there was never an index, and nothing is imported.
         if not self.controller.assignment.is_mine(SEARCH_TABLE) or await self.rows.position() < 0:
             return
+        from sarit.search.continuous_rows import delete_dead_queries
         from sarit.search.sweep import delete_dead
 
+        await delete_dead_queries(self.rows, self._has_id)
         deleted = await delete_dead(self.blobs, self.rows, self._is_alive)
         if deleted:
             _log.info("%d files of indexes that nobody uses were deleted", deleted)
+
+    async def _has_id(self, stream: StreamName, stream_id: str) -> bool:
+        """Return whether a stream is the one with a creation id.  Raises Unavailable, Corrupt."""
+        request = sarit_pb2.CreationIdRequest(scope=stream.scope, stream=stream.stream)
+        try:
+            found: bytes = (await IdentityCalls(self.controller.catalog).creationId(request)).creationId
+        except NotFound:
+            return False
+        return found.hex() == stream_id
 
     async def _is_alive(self, stream: StreamName, stream_id: str) -> bool:
         """Return whether a job has the index of a stream, as far as it can be read.  Raises Unavailable."""

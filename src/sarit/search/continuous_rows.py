@@ -11,11 +11,12 @@ holds for no event until it is adopted again, from a new cut.  Format: docs/form
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from sarit.core import cuts
-from sarit.core.errors import Corrupt, Invalid, SaritError
+from sarit.core.errors import Conflict, Corrupt, Invalid, SaritError
 from sarit.core.names import StreamName, is_user_name
 from sarit.core.texts import cut_text
 from sarit.search.limits import (
@@ -26,7 +27,10 @@ from sarit.search.limits import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from sarit.core.cuts import StreamCut
+    from sarit.search.ports import Rows
 
 _FORMAT: Final = 1
 
@@ -114,6 +118,30 @@ def mapping_key(stream_id: str) -> bytes:
 def stream_id_of(key: bytes) -> str:
     """Return the id of the stream in a key of either kind."""
     return key.decode(errors="replace").split("/")[1]
+
+
+async def delete_dead_queries(rows: Rows, has_id: Callable[[StreamName, str], Awaitable[bool]]) -> int:
+    """Delete the rows of the queries of deleted streams.  Returns how many queries.  Raises Unavailable.
+
+    `has_id`: returns whether a stream is the one with a creation id."""
+    alive: dict[str, bool] = {}
+    deleted = 0
+    for key, value, version in await rows.scan(b"q/"):
+        stream_id = stream_id_of(key)
+        if stream_id not in alive:
+            try:
+                alive[stream_id] = await has_id(decode_query(value).stream, stream_id)
+            except Corrupt:  # the row may be of a newer version
+                continue
+        if not alive[stream_id]:
+            with suppress(Conflict):  # another controller has deleted it
+                await rows.put(key, None, version)
+                deleted += 1
+    for key, _, version in await rows.scan(b"m/"):
+        if alive.get(stream_id_of(key)) is False:
+            with suppress(Conflict):
+                await rows.put(key, None, version)
+    return deleted
 
 
 def encode_query(query: ContinuousQuery) -> bytes:

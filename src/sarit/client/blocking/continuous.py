@@ -48,8 +48,8 @@ class ContinuousQueries:
         """Create a query, and wait until it holds, or has failed.
 
         `mapping`: fields that queries of this stream may name, as of an index; without it those that others have given,
-        and all text.  `wait`: for so many seconds; 0: it may be pending.  Raises Exists, Invalid (the text, with the
-        place), TimedOut (it is created, and pending)."""
+        and those that its index has, or its first events.  `wait`: for so many seconds; 0: it may be pending.  Raises
+        Exists, Invalid (the text, with the place), TimedOut (it is created, and pending)."""
         return self._run(
             self._inner.create(stream, name, query, output, with_event=with_event, mapping=mapping, wait=wait)
         )

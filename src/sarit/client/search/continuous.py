@@ -15,14 +15,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sarit.client.limits import CONTINUOUS_POLL_SECONDS, DEFAULT_CONTINUOUS_WAIT_SECONDS
+from sarit.client.search.mappings import scan_mapping
 from sarit.client.session.guard import guarded
 from sarit.core.cuts import StreamCut
-from sarit.core.errors import NotFound, TimedOut
+from sarit.core.errors import Invalid, NotFound, TimedOut
 from sarit.core.names import SegmentId, StreamName
 from sarit.core.public import public
 from sarit.rpc import convert
 from sarit.rpc.generated import search_pb2 as pb
 from sarit.rpc.search_methods import SEARCH
+from sarit.search.mapping import to_document
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -90,8 +92,8 @@ class ContinuousQueries:
         """Create a query, and wait until it holds, or has failed.
 
         `mapping`: fields that queries of this stream may name, as of an index; without it those that others have given,
-        and all text.  `wait`: for so many seconds; 0: it may be pending.  Raises Exists, Invalid (the text, with the
-        place), TimedOut (it is created, and pending)."""
+        and those that its index has, or its first events.  `wait`: for so many seconds; 0: it may be pending.  Raises
+        Exists, Invalid (the text, with the place), TimedOut (it is created, and pending)."""
         name_of = _stream(stream)
         request = _request(name_of, name, query, _stream(output), with_event, mapping)
         return await self._put(name_of, request, wait)
@@ -163,8 +165,17 @@ class ContinuousQueries:
         return next((_query(stream, each) for each in reply.queries if each.name == name), None)
 
     async def _put(self, stream: StreamName, request: pb.PutContinuousRequest, wait: float) -> ContinuousQuery:
-        controller = self._session.controller
-        reply = await self._session.with_retry(lambda: controller.named(stream, SEARCH.putContinuous, request))
+        try:
+            reply = await self._called(stream, request)
+        except Invalid:
+            if request.mapping:
+                raise
+            # The query may name fields that no query has named before.
+            mapping = await scan_mapping(self._session, stream)
+            if not mapping.fields:
+                raise
+            request.mapping, request.inferred = json.dumps(to_document(mapping)).encode(), True
+            reply = await self._called(stream, request)
         made = _query(stream, reply.query)
         if not wait or made.state != "pending":
             return made
@@ -173,6 +184,10 @@ class ContinuousQueries:
             return query is None or query.id != made.id or query.state != "pending"
 
         return await self._until(stream, request.name, holds, wait) or made
+
+    async def _called(self, stream: StreamName, request: pb.PutContinuousRequest) -> Any:
+        controller = self._session.controller
+        return await self._session.with_retry(lambda: controller.named(stream, SEARCH.putContinuous, request))
 
     async def _until(
         self, stream: StreamName, name: str, reached: Callable[[ContinuousQuery | None], bool], seconds: float

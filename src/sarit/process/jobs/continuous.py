@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sarit.client.streams import properties
 from sarit.core import cuts
 from sarit.core.errors import Invalid
 from sarit.search.continuous import Continuous
@@ -14,9 +15,10 @@ from sarit.search.continuous_plan import CONTINUOUS_JOB, ContinuousState
 from sarit.search.continuous_set import QuerySet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from sarit.controller.jobs import Job, JobKey, Runner, Save
+    from sarit.core.names import StreamName
     from sarit.env.ports import Worker
     from sarit.process.job_kinds import JobConfig, JobWorld
     from sarit.search.continuous_ports import QueryLanguage
@@ -67,13 +69,14 @@ class ContinuousJobs:
             await worker.close()
 
     async def _ask(self, worker: Worker, job: Job, save: Save) -> None:
+        world, env, session = self._world, self._world.env, self._world.client.session
+        stored = await properties.read(session, job.key.stream)
         # With the first run, on the thread: a parser and an index are imported.
-        language = await worker.run(_language)
+        language = await worker.run(lambda: _language(world, job.key.stream, stored))
         from sarit.process.jobs.event_source import StreamEvents
         from sarit.process.jobs.maker_rights import MakerRights
         from sarit.process.jobs.match_outputs import StreamOutputs
 
-        world, env, session = self._world, self._world.env, self._world.client.session
         site, tables = world.search, world.search.controller.catalog.tables
         source = StreamEvents(session, job.key.stream, env.clock)
         state, stream_id = ContinuousState.decode(job.state), await source.identity()
@@ -89,7 +92,13 @@ class ContinuousJobs:
             await outputs.close()
 
 
-def _language() -> Callable[[bytes], QueryLanguage]:
+def _language(
+    world: JobWorld, stream: StreamName, stored: Mapping[str, str]
+) -> Callable[[bytes], QueryLanguage]:  # fmt: skip
+    """Return what makes the language of a mapping.  `stored`: the properties of the stream, which say how its events
+    name their schemas."""
     from sarit.search.event_language import EventLanguage, decode_mapping
+    from sarit.search.schema_documents import stream_documents
 
-    return lambda encoded: EventLanguage(decode_mapping(encoded))
+    decode = stream_documents(stream, stored, world.schemas, world.env.clock)
+    return lambda encoded: EventLanguage(decode_mapping(encoded), decode)
