@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -172,7 +172,8 @@ def _said(query: ContinuousQuery) -> str:
 
 
 def _as_json(query: ContinuousQuery) -> dict[str, object]:
-    found = asdict(query) | {"stream": str(query.stream), "output": str(query.output)}
+    found = {each.name: getattr(query, each.name) for each in fields(query)}
+    found |= {"stream": str(query.stream), "output": str(query.output)}
     found["holds_from"] = None if query.holds_from is None else cuts.to_text(query.holds_from)
     return found
 

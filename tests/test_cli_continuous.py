@@ -1,0 +1,49 @@
+"""`sarit continuous` on a real node."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.limits import HANG_SECONDS
+from tests.nodes import RunningNode
+from tests.test_cli import sarit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningNode]:
+    with RunningNode(tmp_path_factory.mktemp("continuous") / "data") as running:
+        sarit(running, "scope", "create", "s")
+        for stream in ("s/lines", "s/alerts"):
+            sarit(running, "stream", "create", stream)
+        yield running
+
+
+def test_queries_are_created_shown_changed_and_deleted(node: RunningNode) -> None:
+    said = sarit(node, "continuous", "create", "s/lines", "late", "delay -test", "s/alerts", "--with-event")[0]
+    assert said.startswith("continuous query late holds from ")
+    title, row = sarit(node, "continuous", "list", "s/lines")[0].splitlines()
+    assert title.split() == ["NAME", "STATE", "QUERY", "OUTPUT", "MAKER", "PROBLEM"]
+    assert row.split() == ["late", "active", "delay", "-test", "s/alerts", "-", "-"]
+    shown = json.loads(sarit(node, "continuous", "show", "s/lines", "late", "--format", "json")[0])
+    assert (shown["query"], shown["output"], shown["state"]) == ("delay -test", "s/alerts", "active")
+    assert shown["holds_from"] == said.split()[-1]
+    sarit(node, "write", "s/lines", stdin="a delay of two days\na test delay\n")
+    end = time.monotonic() + HANG_SECONDS
+    while not (found := sarit(node, "read", "s/alerts")[0]):
+        assert time.monotonic() < end
+    assert json.loads(found)["event"] == "a delay of two days"
+    fields = sarit(node, "continuous", "show", "s/lines", "late")[0]
+    assert "delay -test" in fields
+    assert "holds from" in fields
+    changed = sarit(node, "continuous", "change", "s/lines", "late", "delay OR late")[0]
+    assert changed.startswith("continuous query late holds from ")
+    deleted = sarit(node, "continuous", "delete", "s/lines", "late", "--yes")[0]
+    assert deleted == "continuous query late of s/lines is deleted\n"
+    assert json.loads(sarit(node, "continuous", "list", "s/lines", "--format", "json")[0] or "[]") == []
