@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from dataclasses import replace
 
 import pytest
@@ -95,3 +96,43 @@ def test_ctrl_c_shows_what_was_found_and_how_to_go_on(node, monkeypatch):
     assert found.exit_code == 130
     assert "timed out" in found.stdout
     assert f"what is left to search: --from {head}" in found.stderr
+
+
+def test_an_index_answers_as_a_scan_does(tmp_path):
+    with RunningNode(tmp_path / "node") as node, client_of.connect(node.controller) as client:
+        client.create_scope("shop")
+        client.create_stream("shop/log", segments=2)
+        with client.writer("shop/log") as writer:
+            for at in range(60):
+                event = {
+                    "timestamp": START_MS + at * 1000,
+                    "level": "ERROR" if at % 3 else "INFO",
+                    "message": f"no {at}",
+                }
+                writer.write(json.dumps(event), key=str(at))
+        assert "--searchable" in search(node, "*", "--facet", "level", code=1)[1]
+        assert "--searchable" in search(node, "*", "--sort", "score", code=1)[1]
+        sarit(node, "stream", "update", "shop/log", "--searchable", "--search-interval", "1")
+        while client.search.info("shop/log").events < 60:
+            time.sleep(0.05)
+        for query in ("level:ERROR", "erro* no", "message:no -level:INFO", "timestamp:>=2023-11-14T22:14:00Z"):
+            for options in (
+                (),
+                ("--limit", "5"),
+                ("--sort", "oldest", "--format", "json"),
+                ("--histogram", "10s"),
+                ("--count",),
+            ):
+                by_index, said = search(node, query, *options)
+                assert "the index has what was written until" in said
+                by_scan, said = search(node, query, *options, "--scan")
+                assert "the index" not in said
+                assert by_index == by_scan, (query, options)
+        assert search(node, "*", "--facet", "level")[0] == "level  ERROR  40\nlevel  INFO  20\n"
+        document = json.loads(search(node, "no", "--sort", "score", "--limit", "1", "--format", "json")[0])
+        assert document["score"] > 0
+        scanned = client.search("shop/log", "level:ERROR", scan=True, limit=3, bucket_ms=60_000)
+        indexed = client.search("shop/log", "level:ERROR", limit=3, bucket_ms=60_000)
+        assert [hit.event for hit in scanned.hits] == [hit.event for hit in indexed.hits]
+        assert (scanned.total, scanned.histogram) == (indexed.total, indexed.histogram)
+        assert client.stream("shop/log").fetch_event(scanned.hits[0].pointer) == scanned.hits[0].event

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import sys
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from sarit.cli import envelopes
+from sarit.cli import search_output
 from sarit.cli.contexts import registry_for
 from sarit.cli.names import STREAM
 from sarit.cli.near_names import NamedCommand
@@ -20,7 +18,6 @@ from sarit.cli.options import controller_option, format_option
 from sarit.cli.pipes import end_interrupted
 from sarit.cli.progress import Bar
 from sarit.client.limits import SEARCH_MAX_HITS
-from sarit.core import cuts
 from sarit.core.errors import Invalid
 from sarit.core.properties import CONFLUENT, PRAVEGA, SCHEMA_HEADER
 from sarit.core.times import parse_time
@@ -29,10 +26,10 @@ from sarit.env.real import RealClock
 if TYPE_CHECKING:
     from sarit.client.aio import Client
     from sarit.client.search.query_scan import ScanQuestion, ScanState
+    from sarit.client.search.results import SearchResult
     from sarit.core.names import StreamName
     from sarit.search.document_maker import Decode
 
-_MICROS_PER_MILLI: Final = 1000
 _SOME_TIME: Final = 10**13  # lengths are differences to it
 
 
@@ -50,9 +47,16 @@ _SOME_TIME: Final = 10**13  # lengths are differences to it
 @click.option("--to", "end", default="tail", show_default=True, metavar="tail|TIME|CUT", help="The time to end at.")
 @click.option("--limit", type=click.IntRange(0, SEARCH_MAX_HITS), default=20, show_default=True, help="Of events.")
 @click.option(
-    "--sort", type=click.Choice(["newest", "oldest"]), default="newest", show_default=True, help="Which come first."
+    "--sort",
+    type=click.Choice(["newest", "oldest", "score"]),
+    default="newest",
+    show_default=True,
+    help="Which come first; score: those that match best, of an index only.",
 )
 @click.option("--histogram", metavar="WIDTH", help='Print how many events match by their times, as "1m" or "1h".')
+@click.option(
+    "--facet", "facets", multiple=True, metavar="FIELD", help="Print the most frequent values of a keyword in an index."
+)
 @click.option("--count", is_flag=True, help="Print how many events match, and none of them.")
 @click.option("--scan", is_flag=True, help="Read the events, also where the stream has an index.")
 @click.option(
@@ -69,6 +73,7 @@ def search(
     limit: int,
     sort: str,
     histogram: str | None,
+    facets: tuple[str, ...],
     count: bool,
     scan: bool,
     limit_bytes: int | None,
@@ -76,7 +81,7 @@ def search(
     controller: str,
     output: str,
 ) -> None:
-    """Print the events of SCOPE/STREAM that match QUERY, newest first.
+    """Print the events of SCOPE/STREAM that match QUERY, newest first: by its index, or without one by reading it.
 
     QUERY has words, which have to be there all: `error timeout`.  `a OR b`, `NOT c` or `-c`, and parentheses;
     "words in order" in double quotes; beginnings of words, `time*`; fields of JSON documents, `level:ERROR`,
@@ -87,16 +92,19 @@ def search(
     found so far, and how to go on.
     """
     width = 0 if histogram is None else _width(histogram)
-    choices = _Choices(query, start, end, 0 if count or width else limit, sort, width)
+    counted = bool(count or width or facets)
+    choices = _Choices(query, start, end, 0 if counted else limit, sort, width, facets)
+    url = registry_for(click.get_current_context(), registry)
     answer = _Answer()
     interrupted = False
     try:
-        asyncio.run(_scan(controller, name, choices, limit_bytes,
-                          registry_for(click.get_current_context(), registry), answer))  # fmt: skip
+        asyncio.run(_search(controller, name, choices, _Reading(scan, limit_bytes, url), answer))
     except KeyboardInterrupt:
         interrupted = True
+    if answer.result is not None:
+        search_output.print_result(answer.result, output, count=count, scores=sort == "score")
     if answer.state is not None:
-        _print(answer.state, name, output, count=count)
+        search_output.print_scan(answer.state, output, count=count)
     if interrupted:
         end_interrupted()
 
@@ -111,35 +119,79 @@ class _Choices:
     limit: int
     sort: str
     bucket_ms: int
+    facets: tuple[str, ...]
+
+    @property
+    def by_place(self) -> bool:
+        """Whether the range is one of places in the stream, which indexes do not know."""
+        return any(text not in ("head", "tail") and not _is_time(text) for text in (self.start, self.end))
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """The options of a scan.  `forced`: also where the stream has an index.  `registry`: the URL."""
+
+    forced: bool
+    limit_bytes: int | None
+    registry: str
 
 
 @dataclass(slots=True)
 class _Answer:
-    """How far a scan has come; None: nowhere."""
+    """How far a scan has come, or what an index has answered; None: nothing."""
 
     state: ScanState | None = None
+    result: SearchResult | None = None
 
 
-async def _scan(
-    controller: str, name: StreamName, choices: _Choices, limit_bytes: int | None, registry: str, answer: _Answer
-) -> None:
+async def _search(controller: str, name: StreamName, choices: _Choices, reading: _Reading, answer: _Answer) -> None:
     from sarit.client import aio
+    from sarit.client.streams.search_index import index_of
+
+    async with await aio.connect(controller) as client:
+        index = None if reading.forced else index_of(await client.stream(name).jobs())
+        if index is not None and not choices.by_place:
+            answer.result = await _indexed(client, name, choices)
+            return
+        if choices.sort == "score" or choices.facets:
+            raise Invalid(
+                "--sort score and --facet need an index, and a range of times: make one with "
+                f"`sarit stream update {name} --searchable`"
+            )
+        await _scan(client, name, choices, reading, answer)
+
+
+async def _indexed(client: Client, name: StreamName, choices: _Choices) -> SearchResult:
+    """Return what the index of a stream answers."""
+    now_ms = RealClock().wall_ms()
+    return await client.search(
+        name,
+        choices.query,
+        start_ms=parse_time(choices.start, now_ms) if _is_time(choices.start) else None,
+        end_ms=parse_time(choices.end, now_ms) if _is_time(choices.end) else None,
+        limit=choices.limit,
+        sort=choices.sort,
+        bucket_ms=choices.bucket_ms,
+        facets=choices.facets,
+    )
+
+
+async def _scan(client: Client, name: StreamName, choices: _Choices, reading: _Reading, answer: _Answer) -> None:
     from sarit.client.search.query_scan import scan_query
 
     bar = Bar()
     try:
-        async with await aio.connect(controller) as client:
-            question = await _question(client, name, choices, registry)
-            if limit_bytes is not None:
-                question = replace(question, bounds=replace(question.bounds, bytes=limit_bytes))
-            done = 0
-            async with aclosing(scan_query(client.session, name, question)) as states:
-                async for state in states:
-                    if answer.state is None:
-                        bar.begin("searching", state.range_bytes)
-                    answer.state = state
-                    bar.add(state.bytes - done)
-                    done = state.bytes
+        question = await _question(client, name, choices, reading.registry)
+        if reading.limit_bytes is not None:
+            question = replace(question, bounds=replace(question.bounds, bytes=reading.limit_bytes))
+        done = 0
+        async with aclosing(scan_query(client.session, name, question)) as states:
+            async for state in states:
+                if answer.state is None:
+                    bar.begin("searching", state.range_bytes)
+                answer.state = state
+                bar.add(state.bytes - done)
+                done = state.bytes
     finally:
         bar.end()
 
@@ -183,33 +235,6 @@ def _width(text: str) -> int:
     if width <= 0:
         raise click.UsageError(f"--histogram {text}: give a number and a unit, as 10s, 1m, 1h or 1d")
     return width
-
-
-def _print(state: ScanState, name: StreamName, output: str, *, count: bool) -> None:
-    """Print what was found, and on standard error what that is of."""
-    if count:
-        click.echo(json.dumps({"total": state.total}) if output == "json" else state.total)
-    for begin, events in state.buckets:
-        time = envelopes.text_of_time(begin * _MICROS_PER_MILLI)
-        click.echo(json.dumps({"time": time, "events": events}) if output == "json" else f"{time}  {events}")
-    for found in state.hits:
-        event, pointer = found.hit.event, found.hit.pointer
-        time = envelopes.text_of_time(found.time_ms * _MICROS_PER_MILLI)
-        if output == "json":
-            row: dict[str, Any] = {"time": time, "segment": str(pointer.segment), "offset": pointer.offset}
-            click.echo(json.dumps(row | envelopes.bytes_field("event", event)))
-        else:
-            click.echo(f"{time}  {event.decode(errors='replace')}")
-    sys.stdout.flush()
-    shown = f"of which {len(state.hits):,} are shown"
-    click.echo(f"sarit: {state.total:,} of {state.events:,} events match, {shown}", err=True)
-    if state.partly:
-        click.echo(f"sarit: of {state.partly:,} events only a part was searched, or they have a field of another kind",
-                   err=True)  # fmt: skip
-    if state.left_out:
-        click.echo(f"sarit: {state.left_out:,} more are too large to be kept: give a smaller --limit", err=True)
-    if state.position != state.end and state.ended != "end":
-        click.echo(f"sarit: what is left to search: --from {cuts.to_text(state.position)}", err=True)
 
 
 __all__ = ["search"]

@@ -43,6 +43,7 @@ class Searches:
         facets: Sequence[str] = (),
         facet_limit: int = 10,
         events: bool = True,
+        scan: bool = False,
     ) -> SearchResult:
         """Return a page of the events of a stream that match a query, as far as they are indexed.
 
@@ -51,6 +52,8 @@ class Searches:
         1970.  `limit`: of hits.  `sort`: "newest", "oldest" or "score".  `page`: of the result before, of the same
         search.  `bucket_ms`: the width of the intervals of a histogram over time.  `facets`: fields of keywords whose
         values are counted, the `facet_limit` most frequent of each.  `events`: read the events, too.
+        `scan`: read the stream, which needs no index, all of the range before the first hit; it knows neither pages nor
+        facets nor scores.
 
         Raises NotFound, Invalid (the query, with the place; the stream is not searchable), Forbidden, Unavailable."""
         return self._run(
@@ -66,6 +69,7 @@ class Searches:
                 facets=facets,
                 facet_limit=facet_limit,
                 events=events,
+                scan=scan,
             )
         )
 

@@ -51,6 +51,7 @@ class Searches:
         facets: Sequence[str] = (),
         facet_limit: int = 10,
         events: bool = True,
+        scan: bool = False,
     ) -> SearchResult:
         """Return a page of the events of a stream that match a query, as far as they are indexed.
 
@@ -59,9 +60,19 @@ class Searches:
         1970.  `limit`: of hits.  `sort`: "newest", "oldest" or "score".  `page`: of the result before, of the same
         search.  `bucket_ms`: the width of the intervals of a histogram over time.  `facets`: fields of keywords whose
         values are counted, the `facet_limit` most frequent of each.  `events`: read the events, too.
+        `scan`: read the stream, which needs no index, all of the range before the first hit; it knows neither pages nor
+        facets nor scores.
 
         Raises NotFound, Invalid (the query, with the place; the stream is not searchable), Forbidden, Unavailable."""
         name = stream if isinstance(stream, StreamName) else StreamName.parse(stream)
+        if scan:
+            if page or facets:
+                raise Invalid("a scan has no pages and counts no facets: leave them out, or make the stream searchable")
+            # Searches of an index need none of what a scan needs.
+            from sarit.client.search.query_scan import ScanQuestion, result_of_scan
+
+            question = ScanQuestion(query, None, None, start_ms, end_ms, sort, limit, bucket_ms)
+            return await result_of_scan(self._session, name, question, events=events)
         request = pb.SearchRequest(
             scope=name.scope, stream=name.stream, query=query.encode(errors="replace"), sort=sort, limit=limit,
             page=page, bucketMs=bucket_ms, facets=facets, facetLimit=facet_limit,

@@ -23,6 +23,7 @@ from sarit.client.limits import SEARCH_EARLY_MS, SEARCH_HIT_BYTES, SEARCH_MAX_HI
 from sarit.client.search.append_times import append_times
 from sarit.client.search.mappings import scan_fields
 from sarit.client.search.query_matcher import QueryMatcher
+from sarit.client.search.results import SearchHit, SearchResult
 from sarit.client.search.scan import ScanBounds, distance, scan
 from sarit.client.search.time_range import cut_behind
 from sarit.core.cuts import StreamCut
@@ -138,6 +139,21 @@ async def search_by_scan(session: Session, stream: StreamName, question: ScanQue
     return last
 
 
+async def result_of_scan(
+    session: Session, stream: StreamName, question: ScanQuestion, *, events: bool = True
+) -> SearchResult:
+    """Return what a scan has found as the result of a search in an index."""
+    found = await search_by_scan(session, stream, question)
+    hits = tuple(
+        SearchHit(
+            one.hit.pointer.segment, one.hit.pointer.offset, one.time_ms,
+            event=one.hit.event if events else None, pointer=one.hit.pointer if events else None,
+        )
+        for one in found.hits
+    )  # fmt: skip
+    return SearchResult(hits, found.total, found.buckets, {}, found.position, session.env.clock.wall_ms(), b"")
+
+
 def _check(question: ScanQuestion) -> None:
     if question.bucket_ms < 0:
         raise Invalid("the buckets of a histogram have a width above 0")
@@ -208,4 +224,4 @@ class _Best:
         self._bytes -= len(dropped.hit.event)
 
 
-__all__ = ["SORTS", "ScanQuestion", "ScanState", "TimedHit", "scan_query", "search_by_scan"]
+__all__ = ["SORTS", "ScanQuestion", "ScanState", "TimedHit", "result_of_scan", "scan_query", "search_by_scan"]
