@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING
 from sarit.client.core.segments import head_cut, tail_cut
 from sarit.client.limits import SEARCH_SAMPLE_BYTES, SEARCH_SAMPLE_SECONDS
 from sarit.client.reader.reader import EventReader
+from sarit.client.search.index_search import Searches
 from sarit.client.streams.jobs import jobs
 from sarit.client.streams.search_index import index_of
 from sarit.core.envelope import Envelope
+from sarit.core.errors import Invalid
 from sarit.search.limits import MAX_SAMPLED_EVENTS
+from sarit.search.mapping import from_document
 from sarit.search.mapping_inference import infer
 
 if TYPE_CHECKING:
@@ -35,7 +38,7 @@ class ScanFields:
 async def scan_mapping(
     session: Session, stream: StreamName, start: StreamCut | None = None, decode: Decode | None = None
 ) -> Mapping:
-    """Return the mapping that was given to the stream's index, or else that of the first events behind a cut.
+    """Return the newest mapping of the stream's index, or else that of the first events behind a cut.
 
     `start`: None: the head.  `decode`: as of `DocumentMaker`.  Raises NotFound, Invalid, Unavailable."""
     return (await scan_fields(session, stream, start, decode)).mapping
@@ -45,15 +48,26 @@ async def scan_fields(
     session: Session, stream: StreamName, start: StreamCut | None = None, decode: Decode | None = None
 ) -> ScanFields:
     """Return the mapping of `scan_mapping`, and what the first events behind the cut say of their times."""
-    index = index_of(await jobs(session, stream))
-    given = None if index is None else index.settings.mapping
+    indexed = await _mapping_of_index(session, stream)
     events = await _sample(session, stream, start)
     worker = session.env.threads.worker("search")
     try:
-        mapping = given if given is not None else await worker.run(partial(infer, events, decode))
+        mapping = indexed if indexed is not None else await worker.run(partial(infer, events, decode))
     finally:
         await worker.close()
     return ScanFields(mapping, bool(mapping.time_field) or any(map(Envelope.is_envelope, events)))
+
+
+async def _mapping_of_index(session: Session, stream: StreamName) -> Mapping | None:
+    """Return the mapping of a stream's index; None: it has none, or the index no event."""
+    index = index_of(await jobs(session, stream))
+    if index is None or index.settings.mapping is not None:
+        return None if index is None else index.settings.mapping
+    try:
+        found = await Searches(session).info(stream)
+    except Invalid:  # of a server without searches
+        return None
+    return from_document({"fields": dict(found.mapping), "time_field": found.time_field}) if found.mapping else None
 
 
 async def _sample(session: Session, stream: StreamName, start: StreamCut | None) -> list[bytes]:

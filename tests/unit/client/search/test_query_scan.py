@@ -176,6 +176,34 @@ async def test_the_mapping_of_an_index_counts_before_an_inferred_one(made) -> No
         assert (await searched(made, "n:1"))[-1].total == 1, "numbers are keywords there"
 
 
+@on_node
+async def test_the_inferred_mapping_of_an_index_counts_before_one_of_other_events(made) -> None:
+    await made.client.create_stream(NAME)
+    await write(made, [order(1)])
+
+    async def jobs(_session, _stream):
+        return [JobInfo(SEARCH_KIND, SEARCH_JOB, SearchSettings().encode(), {}, "", False, "")]
+
+    class Answers:
+        mapping, time_field = (("n", "keyword"),), ""
+
+        def __init__(self, _session) -> None:
+            """As of Searches."""
+
+        async def info(self, _stream):
+            if self.mapping is None:
+                raise Invalid("no searches")
+            return self
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mappings, "jobs", jobs)
+        patch.setattr(mappings, "Searches", Answers)
+        assert await scan_mapping(made.client.session, NAME) == Mapping((Field("n", Kind.KEYWORD),))
+        for nothing in ((), None):
+            patch.setattr(Answers, "mapping", nothing)
+            assert (await scan_mapping(made.client.session, NAME)).time_field == "ts"
+
+
 def test_a_matcher_knows_times_and_counts_what_is_not_searched() -> None:
     mapping = Mapping((Field("ts", Kind.TIME),), "ts")
     found = QueryMatcher(Term(ALL_TEXT, "a"), mapping).match([b'{"ts": 1700000000000, "x": "a"}', b"\xff a", b"b"])
