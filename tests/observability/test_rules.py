@@ -17,7 +17,7 @@ from sarit.admin.metric_table import BY_NAME, Kind
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy" / "prometheus"
 PROMTOOL = shutil.which("promtool")
 WITH_FAULTS = ("test_prometheus.py", "test_node_faults.py", "test_more_faults.py", "test_cluster_faults.py",
-               "test_iceberg_faults.py", "test_link_faults.py")  # fmt: skip
+               "test_iceberg_faults.py", "test_link_faults.py", "test_search_faults.py")  # fmt: skip
 # What Prometheus and its client library bring.
 FOREIGN = {"up", "process_open_fds", "process_max_fds", "process_start_time_seconds"}
 

@@ -42,6 +42,11 @@ CONSOLE_SEARCH_HITS: Final = 100
 CONSOLE_MAX_SEARCHES: Final = 2
 CONSOLE_SEARCH_REPORT_SECONDS: Final = 0.2  # between two reports without a hit
 CONSOLE_SEARCH_SHARE: Final = 0.5  # of the time: a search rests for the other part, and appends go on
+# Searches by an index: hits of a page, fields whose values are counted, values of each, and bars over time.
+CONSOLE_FIND_HITS: Final = 20
+CONSOLE_FACETS: Final = 4
+CONSOLE_FACET_VALUES: Final = 6
+CONSOLE_BARS: Final = 60
 # The heat map of a stream: one sampler for all who see it, which ends when nobody does.
 CONSOLE_HEAT_SECONDS: Final = 2.0
 CONSOLE_HEAT_COLUMNS: Final = 450

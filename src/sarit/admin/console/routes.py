@@ -16,6 +16,7 @@ from sarit.admin.console.assets import INDEX, Assets, load
 from sarit.admin.console.calls import body_of, call
 from sarit.admin.console.cluster import ClusterCalls
 from sarit.admin.console.documents import text_of
+from sarit.admin.console.find import FindCalls
 from sarit.admin.console.groups import GroupCalls
 from sarit.admin.console.guard import Guard
 from sarit.admin.console.limits import CONSOLE_KEEP_ALIVE_SECONDS, CONSOLE_OVERVIEW_SECONDS
@@ -224,6 +225,7 @@ class _Calls:
             StreamCalls(client, node, lists, rights),
             self.events,
             SearchCalls(client, clock, live, searches),
+            FindCalls(client, clock),
             self._samplers,
             GroupCalls(client, lists, rights),
             TableCalls(client, lists, rights),

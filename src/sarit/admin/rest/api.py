@@ -6,7 +6,23 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from sarit.admin.rest.models import ANY_NAME, COMPONENT, FILTER, LIMIT, LINK_NAME, TAG, TIME_MS, USER_NAME
+from sarit.admin.rest.models import (
+    ANY_NAME,
+    BUCKET_MS,
+    COMPONENT,
+    FACET_VALUES,
+    FACETS,
+    FILTER,
+    HITS,
+    LIMIT,
+    LINK_NAME,
+    PAGE,
+    QUERY,
+    SORT,
+    TAG,
+    TIME_MS,
+    USER_NAME,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -112,6 +128,19 @@ SEARCH: Final = (
               {200: ("the index", "SearchIndex"), 404: _NO_STREAM}, body="SearchSettings"),
     Operation("DELETE", _SEARCHABLE, "deleteSearchIndex", "Search", "Delete the index of a stream; its events stay",
               {204: ("deleted", None), 404: _NO_INDEX}),
+    Operation("GET", f"{_STREAM}/search", "searchStream", "Search", "Search a stream by its index",
+              {200: ("what was found", "SearchAnswer"), 404: _NO_STREAM},
+              query=(
+                  Parameter("q", QUERY, "the query", required=True),
+                  Parameter("from", TIME_MS, "events of this time and later ones"),
+                  Parameter("until", TIME_MS, "events before this time"),
+                  Parameter("sort", SORT, "newest without it"),
+                  Parameter("limit", HITS, "hits of a page; 20 without it"),
+                  Parameter("page", PAGE, "from the answer before"),
+                  Parameter("bucketMs", BUCKET_MS, "counts events over time, by so many ms"),
+                  Parameter("facets", FACETS, "fields whose values are counted, with commas between them"),
+                  Parameter("facetValues", FACET_VALUES, "the most frequent values of each; 10 without it"),
+              )),
 )  # fmt: skip
 READER_GROUPS: Final = (
     Operation("GET", _GROUPS, "listReaderGroups", "ReaderGroups", "List the reader groups of a scope",

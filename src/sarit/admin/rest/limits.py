@@ -26,3 +26,10 @@ MAX_LINK_LIST: Final = 64
 MAX_REST_FIELDS: Final = 200
 MAX_REST_PATH_CHARS: Final = 256
 MAX_REST_INTERVAL_SECONDS: Final = 3600
+# Of a search: its text, the token of a page, hits of an answer, and bytes that are shown of an event.
+MAX_REST_QUERY_CHARS: Final = 4096
+MAX_REST_PAGE_CHARS: Final = 16_384
+MAX_REST_HITS: Final = 100
+MAX_REST_EVENT_BYTES: Final = 65_536
+MAX_REST_FACETS: Final = 10
+MAX_REST_FACET_VALUES: Final = 100

@@ -9,9 +9,13 @@ from sarit.admin.rest.limits import (
     MAX_LINK_LIST,
     MAX_LINK_PATH_CHARS,
     MAX_LISTED,
+    MAX_REST_FACET_VALUES,
     MAX_REST_FIELDS,
+    MAX_REST_HITS,
     MAX_REST_INTERVAL_SECONDS,
+    MAX_REST_PAGE_CHARS,
     MAX_REST_PATH_CHARS,
+    MAX_REST_QUERY_CHARS,
     MAX_RETENTION_PART,
     MAX_RETENTION_VALUE,
     MAX_TAG_CHARS,
@@ -73,6 +77,13 @@ LINK_NAME: Final[Schema] = {
 TIME_MS: Final = _whole(0, _INT64, "ms since 1970")
 LIMIT: Final = _whole(1, MAX_LISTED, "at most so many; continuationToken says where the next ones begin")
 FILTER: Final[Schema] = {"type": "string", "enum": ["showInternalStreams", "tag"]}
+QUERY: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": MAX_REST_QUERY_CHARS}
+SORT: Final[Schema] = {"type": "string", "enum": ["newest", "oldest", "score"]}
+HITS: Final = _whole(0, MAX_REST_HITS, "of hits")
+PAGE: Final[Schema] = {"type": "string", "maxLength": MAX_REST_PAGE_CHARS, "pattern": "^[A-Za-z0-9_=\\-]*$"}
+BUCKET_MS: Final = _whole(1000, _INT64, "ms")
+FACETS: Final[Schema] = {"type": "string", "maxLength": MAX_REST_QUERY_CHARS}
+FACET_VALUES: Final = _whole(1, MAX_REST_FACET_VALUES, "of each field")
 
 _CONTINUATION: Final[Schema] = {**_TEXT, "description": "there may be more: ask again with it; absent at the end"}
 
@@ -270,6 +281,31 @@ MODELS: Final[dict[str, Schema]] = {
         worker={**_TEXT, "description": "that indexes, as HOST:PORT"},
         problem={**_TEXT, "description": "why nothing is indexed"},
     ),
+    "SearchAnswer": _object(
+        ("hits", "total", "histogram", "facets", "lastCommit"),
+        hits=_list(_model("SearchHit")),
+        total={**_COUNT, "description": "of all pages"},
+        histogram={**_list(_model("SearchBucket")), "description": "of the first page, with bucketMs"},
+        facets={**_list(_model("SearchFacet")), "description": "of the first page, with facets"},
+        cut={**_TEXT, "description": "events before this cut are in the answer, of all pages"},
+        lastCommit={**_COUNT, "description": "when the index got its newest events, ms since 1970; 0: never"},
+        page={**_TEXT, "description": "there is more: ask again with it"},
+    ),
+    "SearchHit": _object(
+        ("segment", "epoch", "offset", "time", "score"),
+        segment={**_COUNT, "description": "the number of the segment"},
+        epoch=_COUNT,
+        offset={**_COUNT, "description": "where the event begins"},
+        time={"type": "integer", "format": "int64", "description": "ms since 1970"},
+        score=_NUMBER,
+        event={**_TEXT, "description": "as UTF-8; absent: it was truncated meanwhile"},
+        size={**_COUNT, "description": "bytes of the event, of which the first 64 KiB are shown"},
+        highlights={**_list(_model("SearchSpan")), "description": "what matches, in characters of `event`"},
+    ),
+    "SearchSpan": _object(("begin", "end"), begin=_COUNT, end=_COUNT),
+    "SearchBucket": _object(("begin", "events"), begin=TIME_MS, events=_COUNT),
+    "SearchFacet": _object(("field", "values"), field=_TEXT, values=_list(_model("SearchValue"))),
+    "SearchValue": _object(("value", "events"), value=_TEXT, events=_COUNT),
     "HealthResult": _object(
         ("name", "status", "readiness", "liveness", "details", "children"),
         name=_TEXT,

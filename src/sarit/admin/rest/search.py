@@ -5,16 +5,24 @@ What belongs to search is imported when a request asks for it: a process without
 
 from __future__ import annotations
 
+import base64
 from typing import TYPE_CHECKING, Any, Final
 
-from sarit.core.errors import NotFound, SaritError
+from sarit.admin.rest.limits import MAX_REST_EVENT_BYTES, MAX_REST_FACETS
+from sarit.core.cuts import to_text
+from sarit.core.errors import Invalid, NotFound, SaritError
 
 if TYPE_CHECKING:
     from sarit.admin.rest.asked import Asked, Handler
     from sarit.client.aio import Client
+    from sarit.client.search.results import SearchHit, SearchResult
     from sarit.client.streams.search_index import SearchIndex
     from sarit.core.names import StreamName
+    from sarit.search.highlights import Marks
     from sarit.search.settings import SearchSettings
+
+_HITS: Final = 20
+_FACET_VALUES: Final = 10
 
 
 async def get_search_index(client: Client, asked: Asked) -> Any:
@@ -47,6 +55,60 @@ async def delete_search_index(client: Client, asked: Asked) -> None:
     from sarit.search.settings import SEARCH_JOB, SEARCH_KIND
 
     await client.stream(asked.stream).delete_job(SEARCH_KIND, SEARCH_JOB)
+
+
+async def search_stream(client: Client, asked: Asked) -> Any:
+    """Search a stream by its index.  Raises Invalid: the query, or the stream is not searchable."""
+    from sarit.search.highlights import marks_of_text
+
+    given = asked.query
+    facets = [path for path in given.get("facets", "").split(",") if path]
+    if len(facets) > MAX_REST_FACETS:
+        raise Invalid(f"facets has {len(facets)} fields: give {MAX_REST_FACETS} or fewer")
+    try:
+        page = base64.b64decode(given.get("page", ""), altchars=b"-_", validate=True)
+    except ValueError:
+        raise Invalid("page: give that of the answer before") from None
+    found = await client.search(
+        asked.stream, given["q"], start_ms=given.get("from"), end_ms=given.get("until"),
+        limit=given.get("limit", _HITS), sort=given.get("sort", "newest"), page=page,
+        bucket_ms=given.get("bucketMs", 0), facets=facets, facet_limit=given.get("facetValues", _FACET_VALUES),
+    )  # fmt: skip
+    info = await client.search.info(asked.stream)
+    return search_answer(found, marks_of_text(given["q"], info.mapping))
+
+
+def search_answer(found: SearchResult, marks: Marks) -> dict[str, Any]:
+    """Return the document of what a search has found."""
+    answer = {
+        "hits": [_hit(hit, marks) for hit in found.hits],
+        "total": found.total,
+        "histogram": [{"begin": begin, "events": events} for begin, events in found.histogram],
+        "facets": [
+            {"field": path, "values": [{"value": value, "events": events} for value, events in values]}
+            for path, values in found.facets.items()
+        ],
+        "lastCommit": found.committed_ms,
+    }
+    if found.cut is not None:
+        answer["cut"] = to_text(found.cut)
+    if found.page:
+        answer["page"] = base64.urlsafe_b64encode(found.page).decode()
+    return answer
+
+
+def _hit(hit: SearchHit, marks: Marks) -> dict[str, Any]:
+    from sarit.search.highlights import spans
+
+    found: dict[str, Any] = {
+        "segment": hit.segment.number, "epoch": hit.segment.epoch, "offset": hit.offset, "time": hit.time_ms,
+        "score": hit.score,
+    }  # fmt: skip
+    if hit.event is None:
+        return found
+    text = hit.event[:MAX_REST_EVENT_BYTES].decode(errors="replace")
+    places = [{"begin": begin, "end": end} for begin, end in spans(text, marks)]
+    return found | {"event": text, "size": len(hit.event), "highlights": places}
 
 
 async def _index_of(client: Client, stream: StreamName) -> SearchIndex:
@@ -91,4 +153,5 @@ SEARCH_HANDLERS: Final[dict[str, Handler]] = {
     "getSearchIndex": get_search_index,
     "makeSearchable": make_searchable,
     "deleteSearchIndex": delete_search_index,
+    "searchStream": search_stream,
 }

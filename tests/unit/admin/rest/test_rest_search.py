@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from sarit.admin.rest.models import MODELS
 from sarit.admin.rest.schema import check
-from sarit.admin.rest.search import index_property, settings_of
+from sarit.admin.rest.search import index_property, search_answer, settings_of
+from sarit.client.search.results import SearchHit
 from sarit.client.streams.search_index import SearchIndex
 from sarit.controller.jobs import JobKey, JobTable
+from sarit.core.cuts import StreamCut
 from sarit.core.errors import Invalid
-from sarit.core.names import StreamName
+from sarit.core.names import SegmentId, StreamName
+from sarit.search.highlights import marks_of_text
 from sarit.search.limits import MAX_FIELD_PATH_CHARACTERS, MAX_INDEX_INTERVAL_SECONDS, MAX_MAPPED_FIELDS
 from sarit.search.mapping import Field, Kind, Mapping
 from sarit.search.progress import IndexProgress
@@ -45,6 +50,37 @@ def test_mapping_that_contradicts_itself_is_refused() -> None:
         settings_of({"fields": [{"path": "a", "kind": "text"}], "timeField": "a"})
     with pytest.raises(Invalid, match="twice"):
         settings_of({"fields": [{"path": "a", "kind": "text"}] * 2})
+
+
+def test_what_was_found_is_shown_as_the_document_says() -> None:
+    hits = [SearchHit(SegmentId(2, 5), 8, 1000, 0.5, b"an ERROR \xff"), SearchHit(SegmentId(0, 0), 0, 900, 0.0, None)]
+    result = SimpleNamespace(
+        hits=hits, total=7, histogram=((0, 3),), facets={"level": (("warn", 2),)}, committed_ms=5, page=b"\xfe\xff",
+        cut=StreamCut(StreamName("s", "t"), {SegmentId(0, 0): 7}),
+    )  # fmt: skip
+    found = search_answer(result, marks_of_text("error", ()))
+    assert set(found) == set(MODELS["SearchAnswer"]["properties"])
+    first, gone = found["hits"]
+    assert first == {
+        "segment": 5, "epoch": 2, "offset": 8, "time": 1000, "score": 0.5, "event": "an ERROR \ufffd", "size": 10,
+        "highlights": [{"begin": 3, "end": 8}],
+    }  # fmt: skip
+    assert gone == {"segment": 0, "epoch": 0, "offset": 0, "time": 900, "score": 0.0}
+    assert found["facets"] == [{"field": "level", "values": [{"value": "warn", "events": 2}]}]
+    check(MODELS["SearchAnswer"]["properties"]["page"], found["page"], MODELS)
+    empty = SimpleNamespace(hits=(), total=0, histogram=(), facets={}, committed_ms=0, page=b"", cut=None)
+    assert set(search_answer(empty, marks_of_text("error", ()))) == set(MODELS["SearchAnswer"]["required"])
+
+
+@on_rest
+async def test_search_that_cannot_be_is_refused(made, rest) -> None:
+    await made.client.create_stream("s/t")
+    path = "/v1/scopes/s/streams/t/search"
+    assert "parameter q is missing" in error_of(await rest.get(path), 400)
+    assert "give one of" in error_of(await rest.get(path, params={"q": "a", "sort": "random"}), 400)
+    assert "give 100 or less" in error_of(await rest.get(path, params={"q": "a", "limit": 101}), 400)
+    assert "10 or fewer" in error_of(await rest.get(path, params={"q": "a", "facets": "a," * 11}), 400)
+    assert error_of(await rest.get(path, params={"q": "a"}), 400)  # it is not searchable
 
 
 @on_rest

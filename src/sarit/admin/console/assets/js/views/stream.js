@@ -5,6 +5,7 @@ import { fill, h } from "../dom.js";
 import * as f from "../format.js";
 import { badge, confirm, copyButton, dialog, facts, field, go, link, notice, panel, state, table, toast } from "../parts.js";
 import * as shell from "../shell.js";
+import { find } from "./find.js";
 import { heat } from "./heat.js";
 import { PAST, placeField } from "./places.js";
 import { policyFields } from "./policies.js";
@@ -44,8 +45,9 @@ export async function stream(context) {
       h("a", { href: `${hash}/${id}`, "aria-current": id === tab ? "page" : null }, text))),
     body);
   root.querySelector(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
-  const inner = { root: body, call, info, writes, params: context.params, user: context.user, schemas: context.schemas, onEnd };
-  const view = { heat, events: tail, search, config, transactions }[tab];
+  const inner = { root: body, call, info, hash, writes, params: context.params, user: context.user, schemas: context.schemas, onEnd };
+  const indexed = info.search && !context.params.scan;
+  const view = { heat, events: tail, search: indexed ? find : search, config, transactions }[tab];
   if (!view) throw new Error("there is no such part of a stream");
   await view(inner);
 }

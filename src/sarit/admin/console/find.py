@@ -1,0 +1,138 @@
+"""Searches by the index of a stream: a page of hits, what is marked in them, and counts over time and by values.
+
+What belongs to search is imported when somebody searches: a process without a searchable stream pays for none.
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from sarit.admin.console.calls import call, stream_of
+from sarit.admin.console.documents import event_document, segment_text
+from sarit.admin.console.limits import (
+    CONSOLE_BARS,
+    CONSOLE_FACET_VALUES,
+    CONSOLE_FACETS,
+    CONSOLE_FIND_HITS,
+    CONSOLE_SHOWN_EVENT_BYTES,
+)
+from sarit.core.errors import Invalid
+from sarit.core.times import parse_time
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.routing import BaseRoute
+
+    from sarit.client.aio import Client
+    from sarit.client.search.results import SearchHit
+    from sarit.core.names import StreamName
+    from sarit.env.ports import Clock
+
+_SORTS: Final = ("newest", "oldest", "score")
+_SECOND: Final = 1000
+_MINUTE: Final = 60 * _SECOND
+_HOUR: Final = 60 * _MINUTE
+_DAY: Final = 24 * _HOUR
+_WIDTHS: Final = (
+    _SECOND, 5 * _SECOND, 10 * _SECOND, 30 * _SECOND, _MINUTE, 5 * _MINUTE, 10 * _MINUTE, 30 * _MINUTE, _HOUR,
+    3 * _HOUR, 6 * _HOUR, 12 * _HOUR, _DAY, 7 * _DAY, 30 * _DAY,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """A question of the page.  Times: since 1970; None: no bound."""
+
+    stream: StreamName
+    query: str
+    sort: str
+    page: bytes
+    start_ms: int | None
+    end_ms: int | None
+
+
+class FindCalls:
+    """The call that asks the index of a stream."""
+
+    def __init__(self, client: Client, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+
+    def __repr__(self) -> str:
+        return "<FindCalls>"
+
+    def routes(self) -> list[BaseRoute]:
+        """Below /console/api."""
+        return [call("/streams/{scope}/{stream}/find", self.find)]
+
+    async def find(self, request: Request) -> Any:
+        """Return a page of hits.  Parameters: `q`, `sort`, `page`, `from` and `until` (times).
+
+        The first page has the histogram and the facets, too.  Raises Invalid: the query, or the stream has no index."""
+        from sarit.search.highlights import marks_of_text
+
+        wanted = self._wanted(request)
+        info = await self._client.search.info(wanted.stream)
+        marks = marks_of_text(wanted.query, info.mapping)
+        bucket_ms, facets = 0, []
+        if not wanted.page:
+            facets = [path for path, kind in info.mapping if kind == "keyword"][:CONSOLE_FACETS]
+            bucket_ms = await self._bucket_ms(wanted)
+        found = await self._client.search(
+            wanted.stream, wanted.query, start_ms=wanted.start_ms, end_ms=wanted.end_ms, limit=CONSOLE_FIND_HITS,
+            sort=wanted.sort, page=wanted.page, bucket_ms=bucket_ms, facets=facets, facet_limit=CONSOLE_FACET_VALUES,
+        )  # fmt: skip
+        return {
+            "hits": [_hit(hit) for hit in found.hits], "total": found.total, "marks": marks.document(),
+            "buckets": [list(bucket) for bucket in found.histogram], "bucket_ms": bucket_ms,
+            "facets": {path: [list(value) for value in values] for path, values in found.facets.items()},
+            "committed_ms": found.committed_ms, "page": base64.urlsafe_b64encode(found.page).decode(),
+        }  # fmt: skip
+
+    def _wanted(self, request: Request) -> _Wanted:
+        given, now = request.query_params, self._clock.wall_ms()
+        sort = given.get("sort", "newest")
+        if sort not in _SORTS:
+            raise Invalid(f"sort: give {', '.join(_SORTS)}")
+        try:
+            page = base64.b64decode(given.get("page", ""), altchars=b"-_", validate=True)
+        except ValueError:
+            raise Invalid("page: give that of the answer before") from None
+        times = [parse_time(text, now) if (text := given.get(name, "")) else None for name in ("from", "until")]
+        return _Wanted(stream_of(request), given.get("q", "*"), sort, page, *times)
+
+    async def _bucket_ms(self, wanted: _Wanted) -> int:
+        """Return the width of bars, with which the times of all hits, or the times that are asked for, have
+        CONSOLE_BARS of them at most; 0: there is no hit."""
+        first, last = wanted.start_ms, wanted.end_ms
+        if first is None:
+            first = await self._outermost(replace(wanted, sort="oldest"))
+        if last is None:
+            last = await self._outermost(replace(wanted, sort="newest"))
+        return 0 if first is None or last is None else width_of(last - first)
+
+    async def _outermost(self, wanted: _Wanted) -> int | None:
+        """Return the time of the first hit of an order; None: there is none."""
+        found = await self._client.search(
+            wanted.stream, wanted.query, start_ms=wanted.start_ms, end_ms=wanted.end_ms, limit=1, sort=wanted.sort,
+            events=False,
+        )  # fmt: skip
+        return found.hits[0].time_ms if found.hits else None
+
+
+def width_of(span_ms: int) -> int:
+    """Return the width of bars for a span of time, in milliseconds: at most CONSOLE_BARS of them, and one more."""
+    for width in _WIDTHS:
+        if span_ms <= width * CONSOLE_BARS:
+            return width
+    # Times that are far apart, as those of events with damaged times.
+    return -(-span_ms // (_WIDTHS[-1] * CONSOLE_BARS)) * _WIDTHS[-1]
+
+
+def _hit(hit: SearchHit) -> dict[str, Any]:
+    place: dict[str, Any] = {"time_ms": hit.time_ms, "score": hit.score}
+    if hit.event is None:
+        return place | {"segment": segment_text(hit.segment), "offset": hit.offset, "gone": True}
+    return place | event_document(hit.event, hit.segment, hit.offset, CONSOLE_SHOWN_EVENT_BYTES)

@@ -1,0 +1,106 @@
+"""The console's search by the index of a stream: what it asks for, and what the page gets."""
+
+from __future__ import annotations
+
+import base64
+from types import SimpleNamespace
+
+import pytest
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
+
+from sarit.admin.console.find import FindCalls, width_of
+from sarit.admin.console.limits import CONSOLE_BARS, CONSOLE_FACETS, CONSOLE_FIND_HITS
+from sarit.core.names import SegmentId
+
+NOW = 1_769_860_800_000
+HOUR = 3_600_000
+SEGMENT = SegmentId(2, 5)
+PATH = "/streams/web/log/find"
+
+
+class Searches:
+    """The searches of a client of a stream with 61 hits, a minute between two of them; `asked`: what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[dict] = []
+        self.fields = (("level", "keyword"), ("message", "text"), *((f"k{n}", "keyword") for n in range(9)))
+
+    async def info(self, stream):
+        return SimpleNamespace(mapping=self.fields)
+
+    async def __call__(self, stream, query, **asked):
+        self.asked.append(asked)
+        times = [NOW - 60_000 * at for at in range(61)]
+        if asked["sort"] == "oldest":
+            times.reverse()
+        events = [b'{"level": "error"}', None, b"\xff\x00"]
+        hits = [SimpleNamespace(segment=SEGMENT, offset=8 * at, time_ms=time, score=0.0, event=events[at % 3])
+                for at, time in enumerate(times[: asked["limit"]])]  # fmt: skip
+        return SimpleNamespace(
+            hits=hits, total=61, histogram=((NOW - HOUR, 60), (NOW, 1)), facets={"level": (("error", 61),)},
+            committed_ms=NOW, page=b"\xfe\xff",
+        )  # fmt: skip
+
+
+@pytest.fixture
+def client() -> Searches:
+    return Searches()
+
+
+def find(client, status=200, **given):
+    calls = FindCalls(SimpleNamespace(search=client), SimpleNamespace(wall_ms=lambda: NOW))
+    answer = TestClient(Starlette(routes=calls.routes())).get(PATH, params=given)
+    assert answer.status_code == status, answer.text
+    return answer.json()
+
+
+def test_first_page_has_hits_marks_bars_and_facets(client) -> None:
+    found = find(client, q="error")
+    *outermost, asked = client.asked
+    assert [(one["sort"], one["limit"], one["events"]) for one in outermost] == [
+        ("oldest", 1, False),
+        ("newest", 1, False),
+    ]
+    assert (asked["limit"], asked["bucket_ms"]) == (CONSOLE_FIND_HITS, 60_000)
+    assert asked["facets"] == ["level", "k0", "k1", "k2"]
+    assert len(asked["facets"]) == CONSOLE_FACETS
+    assert (found["total"], found["bucket_ms"]) == (61, 60_000)
+    assert found["buckets"] == [[NOW - HOUR, 60], [NOW, 1]]
+    assert found["facets"] == {"level": [["error", 61]]}
+    assert found["marks"]["words"] == ["error"]
+    first, gone, _ = found["hits"][:3]
+    assert (first["segment"], first["offset"], first["time_ms"]) == ("5.2", 0, NOW)
+    assert base64.b64decode(first["payload"]["base64"]) == b'{"level": "error"}'
+    assert gone == {"segment": "5.2", "offset": 8, "time_ms": NOW - 60_000, "score": 0.0, "gone": True}
+
+
+def test_later_page_asks_for_hits_alone(client) -> None:
+    page = find(client, q="error")["page"]
+    client.asked.clear()
+    find(client, q="error", page=page)
+    (asked,) = client.asked
+    assert (asked["page"], asked["bucket_ms"], asked["facets"]) == (b"\xfe\xff", 0, [])
+
+
+def test_range_of_time_gives_the_width_of_bars(client) -> None:
+    find(client, q="*", **{"from": "-1 hour", "until": str(NOW)})
+    (asked,) = client.asked
+    assert (asked["start_ms"], asked["end_ms"], asked["bucket_ms"]) == (NOW - HOUR, NOW, 60_000)
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"q": "("}, "at character 2"), ({"sort": "random"}, "sort: give newest, oldest, score"),
+        ({"page": "%%"}, "page: give that"), ({"from": "long ago"}, "is no time"),
+        ({"q": "x" * 5000}, "5,000 characters"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_asked_is_refused(client, given, reason) -> None:
+    assert reason in find(client, 400, **given)["error"]
+
+
+@pytest.mark.parametrize("span", [0, 1, 59_999, HOUR, 90 * 24 * HOUR, 5000 * 365 * 24 * HOUR])
+def test_bars_are_few_whatever_the_times_are(span) -> None:
+    assert span // width_of(span) <= CONSOLE_BARS
