@@ -17,7 +17,11 @@ from sarit.core.errors import Conflict, Corrupt, Invalid
 from sarit.core.texts import cut_text
 from sarit.search.continuous_queries import CompiledQueries
 from sarit.search.continuous_rows import decode_query, encode_query, mapping_key, query_key
-from sarit.search.limits import CONTINUOUS_OUTPUT_CHECK_SECONDS, MAX_CONTINUOUS_PROBLEM_CHARACTERS
+from sarit.search.limits import (
+    CONTINUOUS_OUTPUT_CHECK_SECONDS,
+    MAX_CONTINUOUS_CHANGES,
+    MAX_CONTINUOUS_PROBLEM_CHARACTERS,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence, Set
@@ -140,17 +144,22 @@ class QuerySet:
             return str(error) or "the query cannot be read"
 
     async def changes(self, cut: StreamCut) -> list[Change]:
-        """Return the changes that are due before a batch that begins at a cut.  Raises Unavailable."""
+        """Return the changes that are due before a batch that begins at a cut: some of them, if they are many, so that
+        events wait for a moment only.  Raises Unavailable."""
         waiting, holding = self._sorted_out()
-        found = [change for key in waiting if (change := await self._change_of(key, cut)) is not None]
+        found: list[Change] = []
+        # Who has lost rights is first.
         for (maker, output), keys in holding.items():
             problem = self._rights.problem(maker, self._stream, output) or self._checked.get(output, (0.0, ""))[1]
-            if problem:
-                found += [
-                    Change(key, version, query.suspend(problem))
-                    for key in keys
-                    for query, version in (self._found[key],)
-                ]
+            for key in keys if problem else ():
+                query, version = self._found[key]
+                found.append(Change(key, version, query.suspend(problem)))
+        for key in waiting:
+            if len(found) >= MAX_CONTINUOUS_CHANGES:
+                break
+            change = await self._change_of(key, cut)
+            if change is not None:
+                found.append(change)
         return found
 
     def _sorted_out(self) -> _Sorted:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sarit.core.errors import Fenced
+from sarit.search import continuous_set
 from sarit.search.continuous_plan import ContinuousState
 from tests.unit.search.continuous_world import OTHER, OUTPUT, Gate, Killed, World, run_to_the_end
 
@@ -96,6 +97,18 @@ def test_a_query_that_a_worker_adopts_after_it_was_taken_over_holds_from_where_t
     for at in [number for number, call in enumerate(CALLS) if call == "put"]:
         for turns in range(60):
             asyncio.run(taken_over(at, turns, "")).judge()
+
+
+def test_every_match_once_while_queries_come_and_go_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(continuous_set, "MAX_CONTINUOUS_CHANGES", 1)
+    for at in range(0, len(CALLS), 2):
+        world = World(script())
+        with suppress(Killed):
+            asyncio.run(run_to_the_end(world.process(Gate(at))))
+        append_more(world)
+        asyncio.run(run_to_the_end(world.process()))
+        world.judge()
+        asyncio.run(taken_over(at, at % 40, "")).judge()
 
 
 def append_more(world: World) -> None:
