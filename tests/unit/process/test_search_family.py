@@ -5,24 +5,33 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
+from base64 import b64encode
 from types import SimpleNamespace
 
 import pytest
 
+from sarit.controller.access import Access
 from sarit.controller.authorized_caller import Authorized, current_authorized
-from sarit.core.errors import Corrupt, Invalid, NotFound, Unavailable
+from sarit.core.errors import Corrupt, Invalid, NotFound, Unauthenticated, Unavailable
 from sarit.core.keyspace import KeyRange
 from sarit.core.names import SegmentId
 from sarit.env.real import real_env
 from sarit.process.search import family as family_module
 from sarit.process.search.family import SearchFamily
 from sarit.process.search.messages import cut_of
+from sarit.process.search.other_controllers import OtherControllers
 from sarit.rpc.generated import search_pb2 as pb
 from sarit.rpc.grpc_server import GrpcListener
+from sarit.rpc.handlers import rpc_handler
+from sarit.rpc.request_limiter import RequestLimiter
+from sarit.rpc.search_methods import SEARCH
 from sarit.search.answers import holders
 from sarit.search.slots import SearchSlots
 from sarit.search.tantivy_shards import TantivyShards
+from sarit.security.login import Logins
 from sarit.security.permissions import Permission
+from sarit.security.tokens import TokenKeys
+from sarit.security.users import User, hash_password
 from tests.limits import HANG_SECONDS
 from tests.unit.controller.world import STREAM, World, stream_with
 from tests.unit.process.search_index import HandMadeIndex, event
@@ -347,11 +356,11 @@ def test_searches_beyond_the_bounds_are_refused(tmp_path, monkeypatch):
 
         tasks = [asyncio.create_task(by("alice")) for _ in range(2)]
         for _ in tasks:
-            await asyncio.to_thread(began.acquire)
+            await asyncio.to_thread(began.acquire, timeout=HANG_SECONDS)
         with pytest.raises(Unavailable, match="2 searches of yours"):
             await by("alice")
         tasks.append(asyncio.create_task(by("bob")))
-        await asyncio.to_thread(began.acquire)
+        await asyncio.to_thread(began.acquire, timeout=HANG_SECONDS)
         with pytest.raises(Unavailable, match="3 searches are under way"):
             await by("carol")
         go_on.set()
@@ -461,6 +470,44 @@ def test_controller_that_is_gone_is_done_without(tmp_path):
                 await cluster.families[2].search(request("usr:alice"))
 
     run(tmp_path, work)
+
+
+def test_holder_checks_the_right_of_whose_search_it_is(tmp_path):
+    env, seen = real_env(), []
+
+    async def here():
+        logins = Logins(env, {"ann": User("ann", hash_password("secret word"), frozenset())})
+        access = Access(env, logins, lambda: TokenKeys([b"k" * 64]), 600)
+
+        class RefusingAccess:
+            async def caller(self, call, authorization, peer):
+                seen.append((call, authorization))
+                raise Unauthenticated("log in")
+
+            carry_out = None
+
+        async def searchShards(asked):
+            raise AssertionError("it was not refused")
+
+        limiter = RequestLimiter()
+        path, kind, _ = SEARCH.searchShards
+        listener = GrpcListener({path: rpc_handler(searchShards, kind, limiter, RefusingAccess())}, 10)
+        server = await asyncio.get_running_loop().create_server(listener.connection, "127.0.0.1", 0)
+        there = ("127.0.0.1", server.sockets[0].getsockname()[1])
+        others = OtherControllers(lambda: [HERE, there], lambda: HERE, SimpleNamespace(own_tls=lambda: None), env.clock)
+        basic = "Basic " + b64encode(b"ann:secret word").decode()
+        for header, wanted in ((basic, basic), (f"Bearer {logins.own_token()}", None)):
+            await access.caller("search", header, "1.2.3.4:5")
+            with pytest.raises(Unavailable, match="does not answer for its shards: log in"):
+                await others.ask(there, pb.SearchShardsRequest(scope="s", stream="t"))
+            assert seen.pop() == ("searchShards", wanted), "the token of a process never leaves it"
+        assert others.present() == sorted([HERE, there]), "it is there"
+        others.close()
+        server.close()
+        await listener.drain(0)
+        await access.close()
+
+    asyncio.run(asyncio.wait_for(here(), HANG_SECONDS))
 
 
 def test_holder_with_a_later_commit_answers_up_to_the_same_cut(tmp_path):

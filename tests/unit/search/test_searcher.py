@@ -239,6 +239,41 @@ def test_search_that_is_given_up_keeps_its_reader_until_its_thread_ends(tmp_path
     run(work, tmp_path)
 
 
+def test_reader_that_is_replaced_stays_open_for_all_who_use_it(tmp_path):
+    async def work(world):
+        stored = world.shard()
+        one = await stored.grow("word")
+        await world.count(one)
+        opened = world.searcher._copies["a"].opened
+        turns = [threading.Event() for _ in range(2)]
+        began, closed, order, real = threading.Semaphore(0), [], iter(turns), opened.reader
+
+        class Slow:
+            def search(self, question):
+                turn = next(order)
+                began.release()
+                turn.wait(HANG_SECONDS)
+                return real.search(question)
+
+            def close(self):
+                closed.append(opened.users)
+
+        opened.reader = Slow()
+        tasks = [asyncio.create_task(world.count(one)) for _ in turns]
+        for _ in tasks:
+            await asyncio.to_thread(began.acquire, timeout=HANG_SECONDS)
+        assert await world.count(await stored.grow("more")) == 2
+        assert opened.users == 2
+        for turn in turns:
+            assert not closed
+            turn.set()
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            tasks = [task for task in tasks if not task.done()]
+        assert closed == [0]
+
+    run(work, tmp_path)
+
+
 def test_query_that_explodes_is_refused(tmp_path, monkeypatch, kind):
     module = {"memory": "memory_shards", "tantivy": "tantivy_shards"}[kind]
     monkeypatch.setattr(f"sarit.search.{module}.MAX_PREFIX_TERMS", 3)
