@@ -73,7 +73,7 @@ async def hits(node, tmp_path, query=EVERYTHING):
 async def places(client) -> set[Place]:
     """Return where the events of the stream are, by reading them."""
     found = set()
-    async with client.reader(str(NAME), start="head", end="tail") as reader:
+    async with client.reader(str(NAME), start="head", end="tail", skip_truncated=True) as reader:
         while (batch := await reader.read_arrow()) is not None:
             columns = batch["segment"].to_pylist(), batch["offset"].to_pylist()
             found |= {Place(*pair) for pair in zip(*columns, strict=True)}
@@ -163,6 +163,41 @@ def test_index_of_a_stream_that_is_not_searchable_any_more_is_deleted(tmp_path, 
         assert await site.blobs.names("") == []
 
     on_node(tmp_path / "node", work)
+
+
+def test_shards_are_closed_and_dropped_and_old_blobs_deleted(tmp_path, monkeypatch):
+    for name, seconds in (("HOUSEKEEPING_SECONDS", 0.2), ("GARBAGE_SECONDS", 0.2), ("OLD_BLOB_SECONDS", 1.0)):
+        monkeypatch.setattr(f"sarit.search.indexer.{name}", seconds)
+    monkeypatch.setattr("sarit.search.index_plan.MAX_SHARD_EVENTS", 20)
+
+    async def work(node, client):
+        await client.create_scope("shop")
+        await client.create_stream(str(NAME), segments=2)
+        await client.stream(str(NAME)).create_job(SEARCH_KIND, SOON, SEARCH_JOB)
+        cuts = []
+        for part in range(4):
+            await write(client, *(b"part %d event %d" % (part, number) for number in range(25)))
+            await indexed(node, 25 * (part + 1))
+            cuts.append(await client.stream_cut_tail(str(NAME)))
+        while (state := await state_of(node)).closed_shards < 4:
+            await asyncio.sleep(0.05)
+        assert (state.growing, state.events) == (None, 100)
+        assert {hit.place for hit in await hits(node, tmp_path)} == await places(client)
+        blobs = node.controller_role.site.blobs
+        # A blob for each shard, and one with their list.
+        while len(await blobs.names("")) > 5:
+            await asyncio.sleep(0.05)
+        assert {hit.place for hit in await hits(node, tmp_path / "again")} == await places(client)
+        await client.truncate_stream(str(NAME), cut=cuts[1])
+        while (await state_of(node)).closed_shards > 2:
+            await asyncio.sleep(0.05)
+        while len(await blobs.names("")) > 3:
+            await asyncio.sleep(0.05)
+        assert {hit.place for hit in await hits(node, tmp_path / "at last")} == await places(client)
+        assert not [path for path in (tmp_path / "node" / "search").rglob("*") if path.is_file()]
+
+    on_node(tmp_path / "node", work)
+    assert not (tmp_path / "node" / "search").exists()
 
 
 def test_fields_are_inferred_and_kept_in_the_shard(tmp_path):
