@@ -31,7 +31,7 @@ def test_time_field_stays_and_may_come_later():
     assert merged(of(("at", Kind.KEYWORD)), with_time).check() == of(("at", Kind.KEYWORD))
 
 
-def test_fields_without_room_are_left_out():
+def test_fields_beyond_the_bounds_are_left_out():
     many = of(*((f"field {number}", Kind.TEXT) for number in range(MAX_MAPPED_FIELDS)))
     assert merged(many, of(("more", Kind.TEXT))) == many
     long = of(*((f"{number}" + "x" * 250, Kind.KEYWORD) for number in range(100)))
