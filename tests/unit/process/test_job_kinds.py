@@ -149,7 +149,7 @@ def test_metrics_and_health_distinguish_a_job_that_fails_from_one_that_works(tmp
 def test_refused_before_anything_is_stored(tmp_path):
     async def work(client):
         stream = await started(client)
-        with pytest.raises(Invalid, match="no kind of background job is named copy: this server knows count"):
+        with pytest.raises(Invalid, match="no kind of background job is named copy: this server knows .*count, "):
             await stream.create_job("copy", b"")
         with pytest.raises(Invalid, match="a count needs 'until'; catalogs: prod"):
             await stream.create_job("count", b"{}")
