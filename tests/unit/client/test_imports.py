@@ -16,6 +16,11 @@ for name in sarit.__all__:
 import sarit.client.aio
 print(sorted(set(sys.modules) - before))
 """
+USED = """
+import sys
+import sarit.client.aio, sarit.client.blocking.connection
+print([name for name in sys.modules if name.startswith("sarit.client.structures")])
+"""
 # What `pip install` brings with a client, as modules.
 CLIENT = {"google", "h2", "hpack", "hyperframe", "mmh3"}
 
@@ -29,3 +34,8 @@ def test_import_loads_the_package_alone_and_its_names_no_extra():
     assert {name for name in tops - sys.stdlib_module_names if name[0] != "_"} == {"sarit"} | CLIENT
     packages = {"admin", "cli", "controller", "log", "process", "serializers"}
     assert not {f"sarit.{name}" for name in packages} & set(with_names)
+
+
+def test_client_that_shares_no_structures_does_not_import_them():
+    said = subprocess.run([sys.executable, "-c", USED], capture_output=True, text=True, check=True).stdout
+    assert said == "[]\n"

@@ -3,6 +3,9 @@
 Each is opened by its name, and created when there is none; its scope must exist.  Counters, maps and sets are streams
 of one segment: every process that opens one has all of it in memory.  Lists and queues are key-value tables of one
 partition: their items are not in memory.
+
+They stand beside `client.coordination`, in a property of their own: a room that is imported when it is first used, and
+whose blocking classes are generated as all others are.
 """
 
 from __future__ import annotations

@@ -104,9 +104,13 @@ class TableHead:
     async def open(cls, session: Session, name: StreamName, kind: bytes, key_bytes: int, first: Head) -> TableHead:
         """Return the head of a structure, whose table is made when there is none.  Raises NotFound (the scope), Invalid
         (the table is something else)."""
-        await Tables(session).create(name, primary_key_bytes=key_bytes)
         table = Table(session, name)
-        if await table.config() != TableConfig(key_bytes):
+        try:
+            config = await table.config()
+        except NotFound:  # made only then: who may not make tables can open one that is there
+            await Tables(session).create(name, primary_key_bytes=key_bytes)
+            config = await table.config()
+        if config != TableConfig(key_bytes):
             raise Invalid(f"{name} is a key-value table of another kind: choose another name")
         made = cls(session, table, kind, key_bytes)
         try:
