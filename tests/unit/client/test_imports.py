@@ -36,6 +36,6 @@ def test_import_loads_the_package_alone_and_its_names_no_extra():
     assert not {f"sarit.{name}" for name in packages} & set(with_names)
 
 
-def test_client_without_structures_does_not_import_their_room():
+def test_client_without_structures_does_not_import_them():
     said = subprocess.run([sys.executable, "-c", USED], capture_output=True, text=True, check=True).stdout
     assert said == "[]\n"
