@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import urllib.error
 import urllib.parse
 import urllib.request
 
@@ -64,5 +65,26 @@ def test_stream_is_made_searchable_and_searched(tmp_path):
         assert (page["total"], page["bucket_ms"], page["facets"]) == (20, 60_000, {"level": [["error", 20]]})
         assert sum(events for _, events in page["buckets"]) == 20
         assert page["marks"]["words"] == ["error"]
+        client.create_stream("web/alerts")
+        query = f"{stream}/continuous-queries/full"
+        wanted = {"query": "disk full", "output": "web/alerts", "withEvent": True}
+        assert asked(node, query, "PUT", wanted)["state"] in ("pending", "active")
+        while asked(node, query)["state"] != "active":
+            pass
+        with client.writer("web/log") as writer:
+            writer.write('{"text": "the disk is full again"}')
+        with client.reader("web/alerts") as alerts:
+            match = json.loads(next(iter(alerts)))
+        assert (match["stream"], match["query"]) == ("web/log", "full")
+        with pytest.raises(urllib.error.HTTPError, match="400"):
+            asked(node, query, "PUT", wanted | {"output": "web/log"})
+        while (listed := asked(node, f"{stream}/continuous-queries"))["matches"] < 1:
+            pass
+        assert [each["name"] for each in listed["queries"]] == ["full"]
+        assert asked(node, query, "PUT", wanted | {"query": "disk empty"})["query"] == "disk empty"
+        assert asked(node, query, "DELETE") is None
+
+        while asked(node, f"{stream}/searchable")["events"] <= EVENTS:
+            pass
         shown = asked(node, "/console/api/streams/web/log")["search"]
-        assert (shown["events"], shown["lag_bytes"], shown["problem"]) == (EVENTS, 0, None)
+        assert (shown["events"], shown["lag_bytes"], shown["problem"]) == (EVENTS + 1, 0, None)

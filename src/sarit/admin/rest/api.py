@@ -60,7 +60,8 @@ class Operation:
     def path_parameters(self) -> dict[str, Schema]:
         """The names in the path: only scopes and streams may be those of the system, and these are only shown."""
         schema = ANY_NAME if self.method == "GET" else USER_NAME
-        special = {"readerGroupName": USER_NAME, "id": COMPONENT, "linkName": LINK_NAME}
+        special = {"readerGroupName": USER_NAME, "id": COMPONENT, "linkName": LINK_NAME,
+                   "queryName": USER_NAME}  # fmt: skip
         return {name: special.get(name, schema) for name in re.findall(r"\{(\w+)\}", self.path)}
 
 
@@ -142,6 +143,21 @@ SEARCH: Final = (
                   Parameter("facetValues", FACET_VALUES, "the most frequent values of each; 10 without it"),
               )),
 )  # fmt: skip
+_CONTINUOUS: Final = f"{_STREAM}/continuous-queries"
+_QUERY: Final = f"{_CONTINUOUS}/{{queryName}}"
+_NO_QUERY: Final = ("there is no such scope, stream or query, or none that the caller may see", "Error")
+
+CONTINUOUS: Final = (
+    Operation("GET", _CONTINUOUS, "listContinuousQueries", "Search", "List the continuous queries of a stream",
+              {200: ("the queries, by name, and how far they are", "ContinuousQueriesList"), 404: _NO_STREAM}),
+    Operation("GET", _QUERY, "getContinuousQuery", "Search", "Show a continuous query",
+              {200: ("the query", "ContinuousQuery"), 404: _NO_QUERY}),
+    Operation("PUT", _QUERY, "putContinuousQuery", "Search", "Create a continuous query, or change its text",
+              {200: ("the query, which may be pending", "ContinuousQuery"), 404: _NO_STREAM,
+               412: ("it was changed meanwhile", "Error")}, body="ContinuousQueryRequest"),
+    Operation("DELETE", _QUERY, "deleteContinuousQuery", "Search", "Delete a continuous query; its matches stay",
+              {204: ("no event is matched any more, or soon", None), 404: _NO_QUERY}),
+)  # fmt: skip
 READER_GROUPS: Final = (
     Operation("GET", _GROUPS, "listReaderGroups", "ReaderGroups", "List the reader groups of a scope",
               {200: ("the reader groups, by name", "ReaderGroupsList"), 404: _NO_SCOPE}, query=_PAGE),
@@ -200,7 +216,7 @@ HEALTH: Final = (
     *_health("Health", "", "HealthResult", "The health"),
 )
 
-OPERATIONS: Final = (*HEALTH, *SCOPES, *STREAMS, *SEARCH, *READER_GROUPS, *LINKS)
+OPERATIONS: Final = (*HEALTH, *SCOPES, *STREAMS, *SEARCH, *CONTINUOUS, *READER_GROUPS, *LINKS)
 
 # What every operation may answer, and what every one with a body may.
 COMMON_ANSWERS: Final = {

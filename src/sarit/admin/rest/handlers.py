@@ -10,6 +10,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from sarit.admin.rest import bodies
+from sarit.admin.rest.continuous import CONTINUOUS_HANDLERS
 from sarit.admin.rest.limits import MAX_LISTED
 from sarit.admin.rest.links import LINK_HANDLERS
 from sarit.admin.rest.search import SEARCH_HANDLERS
@@ -208,4 +209,5 @@ HANDLERS: Final[dict[str, Handler]] = {
     "deleteReaderGroup": delete_reader_group,
     **LINK_HANDLERS,
     **SEARCH_HANDLERS,
+    **CONTINUOUS_HANDLERS,
 }

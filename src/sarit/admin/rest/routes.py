@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from sarit.admin.callers import peer_of
-from sarit.admin.rest.api import HEALTH, LINKS, OPERATIONS, READER_GROUPS, SCOPES, SEARCH, STREAMS
+from sarit.admin.rest.api import CONTINUOUS, HEALTH, LINKS, OPERATIONS, READER_GROUPS, SCOPES, SEARCH, STREAMS
 from sarit.admin.rest.asked import Asked
 from sarit.admin.rest.handlers import HANDLERS, Raw
 from sarit.admin.rest.health import handlers
@@ -68,7 +68,7 @@ def routes(callers: Callers) -> list[BaseRoute]:
         return _response(200, Raw(description))
 
     return [
-        *_resources((*SCOPES, *STREAMS, *SEARCH, *READER_GROUPS, *LINKS), HANDLERS, callers),
+        *_resources((*SCOPES, *STREAMS, *SEARCH, *CONTINUOUS, *READER_GROUPS, *LINKS), HANDLERS, callers),
         Route("/openapi.json", show_document, methods=["GET"]),
         Route("/v1/{rest:path}", _NothingHere()),
     ]
