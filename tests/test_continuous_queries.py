@@ -14,6 +14,7 @@ from sarit.controller.jobs import JobKey, JobTable
 from sarit.core.errors import Exists, Forbidden, Invalid, NotFound
 from sarit.core.names import StreamName
 from sarit.env.real import real_env
+from sarit.process import continuous_calls
 from sarit.process.settings import NodeConfig
 from sarit.process.standalone import open_node
 from sarit.search.continuous_plan import CONTINUOUS_JOB, CONTINUOUS_KIND
@@ -136,6 +137,21 @@ def test_what_cannot_be_asked_is_refused(tmp_path) -> None:
         with pytest.raises(Exists):
             await create(ORDERS, "red", "blue", ALERTS)
         assert [query.name for query in await client.continuous.list(ORDERS)] == ["red"]
+
+    on_node(tmp_path, work)
+
+
+def test_many_queries_are_listed_page_by_page(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(continuous_calls, "MAX_LISTED_CONTINUOUS", 2)
+
+    async def work(node, client):
+        await prepare(client)
+        assert await client.continuous.list(ORDERS) == ()
+        names = [f"q-{number}" for number in range(5)]
+        for name in names:
+            await client.continuous.create(ORDERS, name, "red", ALERTS, wait=0)
+        assert [query.name for query in await client.continuous.list(ORDERS)] == names
+        assert (await client.continuous.get(ORDERS, "q-3")).name == "q-3"
 
     on_node(tmp_path, work)
 

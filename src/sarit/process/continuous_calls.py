@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from sarit.controller.authorized_caller import current_authorized
 from sarit.controller.calls.identity import IdentityCalls
 from sarit.controller.jobs import JobKey
+from sarit.controller.keys import SEARCH_TABLE, after_prefix
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Unavailable
 from sarit.core.names import SYSTEM_SCOPE, StreamName, is_user_name
 from sarit.process.limits import (
@@ -61,6 +62,7 @@ class ContinuousCalls:
     def __init__(self, world: SearchWorld) -> None:
         self._controller = world.controller
         self._identity = IdentityCalls(world.controller.catalog)
+        self._tables = world.tables
         self._rows = TableRows(world.tables)
         self._env = world.env
         self._counts: dict[str, tuple[float, int, set[StreamName]]] = {}  # by stream: when, queries, outputs
@@ -126,15 +128,11 @@ class ContinuousCalls:
         """Return the queries of a stream after a name, those that the caller made or whose output it may read."""
         stream = StreamName(request.scope, request.stream)
         stream_id = await self._stream_id(stream)
-        rows = await self._rows_of(stream_id, request.name)
-        after = query_key(stream_id, request.after) if request.after else b""
-        found = [(decode_query(value), version) for key, value, version in rows if key > after]
-        shown = [(query, version) for query, version in found if self._may_see(query)]
-        page = shown[:MAX_LISTED_CONTINUOUS]
+        shown, more = await self._shown(stream_id, request.name, request.after)
         reply = search_pb2.ListContinuousResponse(
-            queries=[_message(query, version) for query, version in page], more=len(shown) > len(page)
+            queries=[_message(query, version) for query, version in shown], more=more
         )
-        if rows:
+        if shown:
             self._add_progress(reply, await self._ensure_job(stream))
         return reply
 
@@ -168,13 +166,29 @@ class ContinuousCalls:
                 return search_pb2.DeleteContinuousResponse()
         raise Unavailable(f"continuous query {request.name} is changed by others at the same time; try again")
 
-    async def _rows_of(self, stream_id: str, name: str) -> list[tuple[bytes, bytes, int]]:
-        """Return the row of a query, or those of all."""
-        key = query_key(stream_id, name)
-        if not name:
-            return await self._rows.scan(key)
-        (found,) = await self._rows.get([key])
-        return [] if found is None else [(key, *found)]
+    async def _shown(self, stream_id: str, name: str, after: str) -> tuple[list[tuple[ContinuousQuery, int]], bool]:
+        """Return the queries of a page that the caller may see, with their versions, and whether there are more."""
+        if name:
+            (found,) = await self._rows.get([query_key(stream_id, name)])
+            query = None if found is None else decode_query(found[0])
+            return ([] if found is None or query is None or not self._may_see(query) else [(query, found[1])]), False
+        shown: list[tuple[ContinuousQuery, int]] = []
+        begin, end = query_key(stream_id, ""), after_prefix(query_key(stream_id, ""))
+        start = query_key(stream_id, after) + b"\0" if after else begin
+        while True:
+            try:
+                rows = await self._tables.scan(SEARCH_TABLE, start, end, MAX_LISTED_CONTINUOUS)
+            except NotFound:  # there was never a query
+                return shown, False
+            for key, row in rows:
+                query = decode_query(row.value)
+                if self._may_see(query):
+                    if len(shown) == MAX_LISTED_CONTINUOUS:
+                        return shown, True
+                    shown.append((query, row.version))
+                start = key + b"\0"
+            if not rows:
+                return shown, False
 
     # -- parts ----------------------------------------------------------------------------------------
 
