@@ -40,7 +40,7 @@ class Bounds:
         self._slack = max(4096, options.block_events * (options.event_bytes + 64)) + BLOCK_OVERHEAD_BYTES
         by_client = (
             options.stream_writers, options.retention, options.event_time_writers, options.byte_streams,
-            options.group_readers, options.recreations, options.table_jobs,
+            options.group_readers, options.recreations, options.table_jobs, options.searched,
         )  # fmt: skip
         self._slack += _CLIENT_BYTES * sum(map(bool, by_client))
         self._slack += _MERGED_BYTES if options.transaction_writers else 0

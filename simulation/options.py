@@ -32,6 +32,7 @@ _BACKED_UP: Final = 0.3
 _TABLED: Final = 0.25
 _RECREATED: Final = 0.3
 _MIRRORED: Final = 0.15
+_SEARCHED: Final = 0.15
 _MIXED_VERSIONS: Final = 0.3
 
 
@@ -137,6 +138,8 @@ class Options:
     structure_users: int = 0
     # A second installation has a mirror of a stream.
     mirrored: bool = False
+    # A stream that background jobs index for search.
+    searched: bool = False
     earlier_versions: bool = False
     # Of several stores, their log on so many bookies, and coordination by ZooKeeper; 0: both are shared parts.
     bookies: int = 0
@@ -287,6 +290,7 @@ def _beside(seed: int) -> dict[str, Any]:
         "job_users": random.Random(f"{seed}/jobs").choice((0, 0, 0, 1, 3)),
         "structure_users": random.Random(f"{seed}/structures").choice((0, 0, 0, 2, 3)),
         "mirrored": random.Random(f"{seed}/mirrors").random() < _MIRRORED,
+        "searched": random.Random(f"{seed}/search").random() < _SEARCHED,
     }
 
 
@@ -355,7 +359,7 @@ def _ownership_alone(options: Options) -> Options:
         transaction_writers=0, truncations=False, crash_points=0.0, large_events=0,
         stream_writers=0, stream_transactions=0, scaling_rate=0, retention="", event_time_writers=0,
         synchronizer_users=0, table_users=0, byte_streams=False, group_readers=0,
-        recreations=False, schema_users=0, table_jobs=False, job_users=0, structure_users=0,
+        recreations=False, schema_users=0, table_jobs=False, job_users=0, structure_users=0, searched=False,
     )  # fmt: skip
 
 
@@ -394,5 +398,5 @@ def _log_alone(options: Options) -> Options:
         transaction_writers=0, truncations=False, large_events=0,
         stream_writers=0, stream_transactions=0, scaling_rate=0, retention="", event_time_writers=0,
         synchronizer_users=0, table_users=0, byte_streams=False, group_readers=0,
-        recreations=False, schema_users=0, table_jobs=False, job_users=0, structure_users=0,
+        recreations=False, schema_users=0, table_jobs=False, job_users=0, structure_users=0, searched=False,
     )  # fmt: skip

@@ -40,6 +40,7 @@ from simulation.actors.recreations import Recreations
 from simulation.actors.registers import Registers
 from simulation.actors.retention import RetentionActors
 from simulation.actors.schemas import SchemaUsers
+from simulation.actors.search import SearchUsers, hurried
 from simulation.actors.streams import Streams
 from simulation.actors.structures import StructureActors
 from simulation.actors.synchronizers import SynchronizerActors
@@ -140,6 +141,7 @@ class Run:
         self.table_jobs = TableJobs(self.cluster)
         self.job_users = JobUsers(self.cluster)
         self.mirrors = Mirrors(self.cluster, self.streams)
+        self.search_users = SearchUsers(self.cluster)
         self.nemesis = Nemesis(self.cluster)
         self.writers: list[WireWriter] = []
         self._context = contextvars.copy_context()
@@ -226,7 +228,7 @@ class Run:
         work += self.structures.start()
         for part in (
             self.locators, self.streams, self.retention, self.event_time, self.byte_users, self.reader_group,
-            self.table_jobs, self.mirrors,
+            self.table_jobs, self.mirrors, self.search_users,
         ):  # fmt: skip
             more_work, more_watch = part.start()
             work += more_work
@@ -256,6 +258,7 @@ class Run:
             + self.reader_group.acked_events
             + self.table_jobs.acked_events
             + self.table_jobs.commits
+            + self.search_users.acked_events
         )
         tables = len(self.history.table.updates) + len(self.history.table.reads)
         notes = sum(map(len, self.event_time.history.notes.values()))
@@ -269,6 +272,7 @@ class Run:
             await self.reader_group.converge()
             await self.table_jobs.converge()
             await self.mirrors.converge()
+            await self.search_users.converge()
 
     async def _read_again(self, name: str) -> None:
         self.cluster.trace.note("phase", name)
@@ -347,7 +351,7 @@ class Run:
             yield f"bytes: {violation}"
         for part in (
             self.retention, self.event_time, self.synchronizers, self.table_users, self.reader_group, self.schema_users,
-            self.table_jobs, self.job_users, self.structures,
+            self.table_jobs, self.job_users, self.structures, self.search_users,
         ):  # fmt: skip
             yield from part.check()
         yield from self.recreations.check()
@@ -388,6 +392,8 @@ def run_seed(
             stack.enter_context(MUTANTS[mutant].apply())
         stack.enter_context(shorter_pauses(options.pauses))
         stack.enter_context(shorter_job_pauses())
+        if options.searched:
+            stack.enter_context(hurried())
         log = logging.getLogger("sarit")
         log.addHandler(alarms)
         stack.callback(log.removeHandler, alarms)

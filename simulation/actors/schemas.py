@@ -90,17 +90,23 @@ def _model(_: Hashable, __: Sequence[Call]) -> register.Model:
     return GroupOfSchemas()
 
 
-def running_controller(cluster: Cluster, rng: random.Random) -> tuple[Process, Controller] | None:
-    """A controller that has started, and its process; None: there is none."""
+def running_controllers(cluster: Cluster) -> list[tuple[Process, Controller]]:
+    """The controllers that have started, and their processes."""
     if not isinstance(cluster, Fleet):
         process = cluster.machine.process
-        return None if process is None or cluster.node is None else (process, cluster.node.controller)
-    running = [
+        return [] if process is None or cluster.node is None else [(process, cluster.node.controller)]
+    return [
         (one.machine.process, one.controller.controller)
         for one in cluster.controllers
         if one.machine.process is not None and one.controller is not None
     ]
-    return rng.choice(running) if running else None
+
+
+def running_controller(cluster: Cluster, rng: random.Random) -> tuple[Process, Controller] | None:
+    """A controller that has started, and its process; None: there is none."""
+    running = running_controllers(cluster)
+    # One node is not drawn.
+    return rng.choice(running) if isinstance(cluster, Fleet) and running else next(iter(running), None)
 
 
 def schema_of(name: str) -> NewSchema:

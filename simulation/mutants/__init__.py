@@ -25,6 +25,7 @@ from simulation.mutants import (
     ownership,
     quotas,
     schemas,
+    search,
     segments,
     sessions,
     stores,
@@ -38,5 +39,5 @@ MUTANTS: Final[dict[str, Mutant]] = registered()
 __all__ = [
     "MUTANTS", "Mutant", "appends", "backups", "clients", "committers", "controllers", "coordination", "damage",
     "groups", "jobs", "ledger_ends", "ledgers", "logs", "mirror_segments", "mirrors", "ownership", "quotas", "schemas",
-    "segments", "sessions", "stores", "structures", "tiering",
+    "search", "segments", "sessions", "stores", "structures", "tiering",
 ]  # fmt: skip

@@ -1,0 +1,309 @@
+"""A stream that background jobs of the node index for search, its writers, and searches.
+
+The job runs in the node as production runs it: by its worker role, with its row in the controller's tables, a client of
+the process that reads the stream, and its files in segments of the node.  Shards are in memory (`memory_shards.py`)
+and on the node's disk, which loses them when the node dies.  Shards and garbage are made much sooner than in
+production.  Searches read what the job's row names, at any moment, and take their time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from checkers import search as checker
+from checkers.search import IndexHistory, IndexView
+from sarit.client.aio import open_client
+from sarit.controller.jobs import JobKey, JobTable
+from sarit.core.errors import SaritError, Unavailable
+from sarit.core.names import StreamName
+from sarit.process.jobs.event_source import StreamEvents
+from sarit.process.search_site import SearchSite
+from sarit.search import index_plan, indexer
+from sarit.search.documents import Document
+from sarit.search.indexer import Indexer
+from sarit.search.mapping import Mapping as FieldMapping
+from sarit.search.memory_shards import MemoryShards
+from sarit.search.ports import ShardQuestion
+from sarit.search.query import ALL_TEXT, Everything
+from sarit.search.settings import SearchSettings, decode_settings
+from sarit.search.shard_files import download, read_file
+from sarit.search.state import IndexState, decode_shards
+from simulation.actors.clients import SCOPE, connect_client, retry_forever, scale_now_and_then
+from simulation.actors.readers import now
+from simulation.actors.schemas import running_controller, running_controllers
+from simulation.events import body
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from checkers.log import Violation
+    from sarit.client.aio import Client
+    from sarit.controller.assembly import Controller
+    from sarit.controller.jobs import Job, Runner, Save
+    from sarit.core.cuts import StreamCut
+    from sarit.search.ports import Blobs
+    from sarit.search.state import Shard
+    from simulation.cluster import Cluster
+    from simulation.world import Process
+
+STREAM: Final = StreamName(SCOPE, "searched")
+KIND: Final = "simulated-index"
+_KEY: Final = JobKey(KIND, STREAM, "index")
+_SETTINGS: Final = SearchSettings(FieldMapping(), interval_seconds=1)
+_DIRECTORY: Final = Path("/indexes")
+_KEYS: Final = 5
+_EVENTS: Final = 120
+_PAUSE_SECONDS: Final = 2.0
+_LOOK_SECONDS: Final = 3.0
+_LOOK_LASTS_SECONDS: Final = 2.0
+_CONVERGE_SECONDS: Final = 120.0
+_ALL_TIME: Final = 1 << 62
+
+
+class Words:
+    """`Fields` and `Maker`: an event is a text of one word."""
+
+    def maker(self, mapping: FieldMapping) -> Words:
+        """See `Fields`."""
+        return self
+
+    def infer(self, events: Sequence[bytes]) -> FieldMapping:
+        """See `Fields`."""
+        return FieldMapping()
+
+    def document(self, event: bytes) -> Document:
+        """See `Maker`."""
+        return Document({ALL_TEXT: [[event[:8].hex()]]})
+
+
+class SearchUsers:
+    """The writers, the job, searches, and what the index must be."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.on = cluster.options.searched
+        self.history = IndexHistory()
+        self._seen: list[tuple[int, IndexView]] = []  # by the version of the job's row
+        self.acked_events = 0
+        self._rng = cluster.rng("searches")
+        self._directories = 0
+        if self.on:
+            cluster.job_kinds[KIND] = self._runner
+
+    def __repr__(self) -> str:
+        return f"<SearchUsers, {self.acked_events} events, {len(self._seen)} views>"
+
+    def start(self) -> tuple[list[asyncio.Task[Any]], list[asyncio.Task[Any]]]:
+        """Tasks that end by themselves, and tasks to cancel."""
+        if not self.on:
+            return [], []
+        spawn = self.cluster.spawn
+        work = [
+            spawn(self._create(), "index job"), spawn(self._write(), "writer of searched events"),
+            spawn(self._scale(), "scaler of searched events"),
+        ]  # fmt: skip
+        return work, [spawn(self._look_again(), "searches")]
+
+    # -- in the processes of the node ----------------------------------------------------------------------
+
+    def _runner(self, process: Process) -> Runner:
+        async def run(job: Job, save: Save) -> None:
+            places = running_controllers(self.cluster)
+            found = [controller for running, controller in places if running is process]
+            if not found:  # the worker begins before its controller is known to serve
+                raise Unavailable("the controller starts")
+            await self._run(process, found[0], job, save)
+
+        return run
+
+    async def _run(self, process: Process, controller: Controller, job: Job, save: Save) -> None:
+        env = process.env
+        site = SearchSite(controller, controller.catalog.tables, env)
+        client = await open_client(self.cluster.controller_address(), env=env)
+        worker = env.threads.worker("index")
+        try:
+            source = StreamEvents(client.session, job.key.stream, env.clock)
+            engine, settings = MemoryShards(env.files), decode_settings(job.settings)
+            await Indexer(
+                settings,
+                source,
+                site.blobs,
+                site.rows,
+                engine,
+                Words(),
+                save,
+                env,
+                worker,
+                self._directory(),
+                job.state,
+            ).run()
+        finally:
+            await worker.close()
+            await client.close()
+
+    def _directory(self) -> Path:
+        self._directories += 1
+        return _DIRECTORY / str(self._directories)
+
+    async def _look_again(self) -> None:
+        """Search now and then, until cancelled."""
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS * self._rng.random())
+            await self._look()
+
+    async def _look(self) -> IndexView | None:
+        """Search everything, and note what was found; None: nothing can be searched now."""
+        place = running_controller(self.cluster, self._rng)
+        if place is None:
+            return None
+        process, controller = place
+        task = process.spawn(self._view(process, controller), f"search at {process.machine.address}")
+        await self.cluster.ended_or_dead(process, task)
+        if process.dead or task.cancelled():
+            return None
+        try:
+            found: tuple[int, IndexView] | None = task.result()
+        except Unavailable:
+            return None
+        except SaritError as error:
+            self.cluster.failures.append(f"search: what the index names cannot be read: {error!r}")
+            return None
+        if found is None:
+            return None
+        self._seen.append(found)
+        self.cluster.trace.probe("index_searched")
+        return found[1]
+
+    async def _view(self, process: Process, controller: Controller) -> tuple[int, IndexView] | None:
+        found = await JobTable(controller.catalog).find(_KEY)
+        state = IndexState.decode(b"" if found is None else found.job.state)
+        if found is None or state.cut is None:
+            return None
+        await asyncio.sleep(_LOOK_LASTS_SECONDS * self._rng.random())
+        blobs = SearchSite(controller, controller.catalog.tables, process.env).blobs
+        shards = [] if state.closed is None else decode_shards(await read_file(blobs, state.closed))
+        if shards:
+            self.cluster.trace.probe("index_shard_closed")
+        if state.growing is not None:
+            shards.append(state.growing)
+        places = [place for shard in shards for place in await self._places(process, blobs, shard)]
+        return found.version, IndexView(_packed(state.cut), places)
+
+    async def _places(self, process: Process, blobs: Blobs, shard: Shard) -> list[tuple[int, int]]:
+        env, directory = process.env, self._directory()
+        engine, worker = MemoryShards(env.files), env.threads.worker("search")
+        try:
+            await download(blobs, shard.files, directory, env.files, worker)
+            reader = await worker.run(lambda: engine.open(directory, shard.mapping))
+            question = ShardQuestion(Everything(), -_ALL_TIME, _ALL_TIME, limit=10 * _EVENTS)
+            answer = await worker.run(lambda: reader.search(question))
+            await worker.run(lambda: engine.discard(directory))
+        finally:
+            await worker.close()
+        return [(hit.place.segment, hit.place.offset) for hit in answer.hits]
+
+    # -- clients ----------------------------------------------------------------------------------------
+
+    async def _client(self) -> Client:
+        client = await connect_client(self.cluster)
+        await retry_forever(lambda: client.create_stream(STREAM, segments=2))
+        return client
+
+    async def _create(self) -> None:
+        client = await self._client()
+        settings = _SETTINGS.encode()
+        await retry_forever(lambda: client.stream(STREAM).create_job(KIND, settings, _KEY.name))
+        self.cluster.trace.probe("index_job_created")
+        await client.close()
+
+    async def _write(self) -> None:
+        client, options = await self._client(), self.cluster.options
+        rng = self.cluster.rng("writer of searched events")
+        writer = client.writer(STREAM)
+        for number in range(1, _EVENTS + 1):
+            writer.write(body(1, number, rng.randrange(options.event_bytes)), f"key-{rng.randrange(_KEYS)}")
+            if rng.randrange(6) == 0 or number == _EVENTS:
+                await retry_forever(writer.flush)
+                self.acked_events = number
+                await asyncio.sleep(rng.random() * _PAUSE_SECONDS)
+        await writer.close()
+        await client.close()
+
+    async def _scale(self) -> None:
+        client = await self._client()
+        await scale_now_and_then(self.cluster, client, STREAM, "searched", times=(0, 1, 2), pause=4, segments=(1, 4))
+        await client.close()
+
+    # -- after the faults -------------------------------------------------------------------------------
+
+    async def converge(self) -> None:
+        """Wait until the whole stream is in the index, and read both."""
+        if not self.on:
+            return
+        client = await self._client()
+        batch = await client.stream(STREAM).batch("head", "tail")
+        self.history.events = frozenset(
+            {(row["segment"], row["offset"]) async for found in batch.arrow_batches() for row in found.to_pylist()}
+        )
+        self.history.ranges = await retry_forever(lambda: self._ranges())
+        tail, until = _packed(await client.stream_cut_tail(STREAM)), now() + _CONVERGE_SECONDS
+        while now() < until:
+            found = await self._look()
+            if found is not None and all(found.cut.get(segment, -1) >= offset for segment, offset in tail.items()):
+                break
+            await asyncio.sleep(1.0)
+        else:
+            jobs = await retry_forever(client.stream(STREAM).jobs)
+            self.cluster.failures.append(f"liveness: the index has not reached {tail}: {jobs}")
+        await client.close()
+
+    async def _ranges(self) -> dict[int, tuple[float, float]]:
+        """Return the range of the key space of each segment."""
+        place = running_controller(self.cluster, self._rng)
+        if place is None:
+            raise Unavailable("no controller runs")
+        catalog = place[1].catalog
+        record = (await catalog.require(STREAM)).record
+        epochs = await catalog.epochs(STREAM, record, 0)
+        return {each.segment: (each.low, each.high) for epoch in epochs for each in epoch.segments}
+
+    def check(self) -> list[Violation]:
+        """All violations."""
+        if not self.on or not self.history.ranges:
+            return []
+        # Searches overlap, so they end in another order than they began in.
+        self.history.views = [view for _, view in sorted(self._seen, key=lambda seen: seen[0])]
+        return checker.check_index(self.history)
+
+
+def _packed(cut: StreamCut) -> dict[int, int]:
+    return {segment.packed: offset for segment, offset in cut.positions.items()}
+
+
+@contextmanager
+def hurried() -> Iterator[None]:
+    """Close shards after a few events, and delete garbage after seconds."""
+    patches = [
+        (module, name, getattr(module, name), value)
+        for module in (index_plan, indexer)
+        for name, value in _HURRIED.items()
+        if hasattr(module, name)
+    ]
+    for module, name, _, value in patches:
+        setattr(module, name, value)
+    try:
+        yield
+    finally:
+        for module, name, before, _ in patches:
+            setattr(module, name, before)
+
+
+_HURRIED: Final = {
+    "SHARD_HOUR_MS": 3000, "MIN_SHARD_EVENTS": 20,
+    "HOUSEKEEPING_SECONDS": 2, "GARBAGE_SECONDS": 3, "OLD_BLOB_SECONDS": 5,
+}  # fmt: skip
+
+__all__ = ["KIND", "STREAM", "SearchUsers", "hurried"]
