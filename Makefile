@@ -1,7 +1,7 @@
 # The verbs of this project, in one place.  `make help` lists those of every day, `make help-all` all of them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help help-all setup demo check test lint traced format generate docs clean prove bench trace cluster wheel soak models scale trickle bit-flips backups observability console-browser rest-fuzz cluster-failover cluster-rolling cluster-upgrade cluster-components bookkeeper-kills lake-kills mirror-kills runbooks interop-processes training edge interop-registry interop-security spark-cluster spark-kills spark-matrix lake-readers security-scan deploy-check release wheel-matrix newcomer
+.PHONY: help help-all setup demo check test lint traced format generate docs clean prove bench trace cluster wheel soak models scale trickle bit-flips backups observability console-browser rest-fuzz cluster-failover cluster-rolling cluster-upgrade cluster-components bookkeeper-kills lake-kills mirror-kills search-kills runbooks interop-processes training edge interop-registry interop-security spark-cluster spark-kills spark-matrix lake-readers security-scan deploy-check release wheel-matrix newcomer
 
 # Tests start hundreds of processes: without bytecode each of them compiles Sarit again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -164,6 +164,9 @@ lake-kills: setup  ## 40 kills of a committer at each of its steps, and an objec
 mirror-kills: setup  ## 100 cuts of a link's network and 40 kills of its nodes under load; MIRROR="--pull" (6 minutes)
 	@$(BIN)/python -m tests.mirror.kills $(MIRROR)
 	@$(BIN)/pytest -m long tests/mirror
+
+search-kills: setup  ## the index of a million lines of installed packages against a scan, with 40 kills of its node (5 minutes)
+	@$(BIN)/python -m tests.search.kills
 
 runbooks: setup  ## docs/operations/runbooks.md as it is pasted, on a cluster of real servers that loses one after the other (8 minutes; needs Java, Maven)
 	@$(BIN)/pytest -m long tests/runbooks

@@ -57,8 +57,8 @@ _DIRECTORY: Final = Path("/indexes")
 _KEYS: Final = 5
 _EVENTS: Final = 120
 _PAUSE_SECONDS: Final = 2.0
-_LOOK_SECONDS: Final = 3.0
-_LOOK_LASTS_SECONDS: Final = 2.0
+_SEARCH_SECONDS: Final = 3.0
+_READ_SECONDS: Final = 2.0
 _CONVERGE_SECONDS: Final = 120.0
 _ALL_TIME: Final = 1 << 62
 
@@ -105,7 +105,7 @@ class SearchUsers:
             spawn(self._create(), "index job"), spawn(self._write(), "writer of searched events"),
             spawn(self._scale(), "scaler of searched events"),
         ]  # fmt: skip
-        return work, [spawn(self._look_again(), "searches")]
+        return work, [spawn(self._search_repeatedly(), "searches")]
 
     # -- in the processes of the node ----------------------------------------------------------------------
 
@@ -148,13 +148,13 @@ class SearchUsers:
         self._directories += 1
         return _DIRECTORY / str(self._directories)
 
-    async def _look_again(self) -> None:
+    async def _search_repeatedly(self) -> None:
         """Search now and then, until cancelled."""
         while True:
-            await asyncio.sleep(_LOOK_SECONDS * self._rng.random())
-            await self._look()
+            await asyncio.sleep(_SEARCH_SECONDS * self._rng.random())
+            await self._search()
 
-    async def _look(self) -> IndexView | None:
+    async def _search(self) -> IndexView | None:
         """Search everything, and note what was found; None: nothing can be searched now."""
         place = running_controller(self.cluster, self._rng)
         if place is None:
@@ -182,7 +182,7 @@ class SearchUsers:
         state = IndexState.decode(b"" if found is None else found.job.state)
         if found is None or state.cut is None:
             return None
-        await asyncio.sleep(_LOOK_LASTS_SECONDS * self._rng.random())
+        await asyncio.sleep(_READ_SECONDS * self._rng.random())
         blobs = SearchSite(controller, controller.catalog.tables, process.env).blobs
         shards = [] if state.closed is None else decode_shards(await read_file(blobs, state.closed))
         if shards:
@@ -251,7 +251,7 @@ class SearchUsers:
         self.history.ranges = await retry_forever(lambda: self._ranges())
         tail, until = _packed(await client.stream_cut_tail(STREAM)), now() + _CONVERGE_SECONDS
         while now() < until:
-            found = await self._look()
+            found = await self._search()
             if found is not None and all(found.cut.get(segment, -1) >= offset for segment, offset in tail.items()):
                 break
             await asyncio.sleep(1.0)

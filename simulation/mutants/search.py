@@ -76,7 +76,7 @@ def closed_shard_forgotten() -> Iterator[None]:
 @mutant(_READABLE)
 @contextmanager
 def blobs_deleted_while_searches_read() -> Iterator[None]:
-    """A blob is deleted as soon as no commit names it, though a search may still read what it was told before."""
+    """A blob is deleted as soon as no commit names it, though a search may still read it."""
     right = Indexer._close_shard
 
     async def wrong(self: Any) -> None:
