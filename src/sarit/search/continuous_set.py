@@ -8,17 +8,18 @@ next one has seen.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sarit.core.errors import Conflict, Corrupt, Invalid
 from sarit.core.texts import cut_text
+from sarit.env.background import gather
 from sarit.search.continuous_queries import CompiledQueries
 from sarit.search.continuous_rows import decode_query, encode_query, mapping_key, query_key
 from sarit.search.limits import (
     CONTINUOUS_OUTPUT_CHECK_SECONDS,
+    CONTINUOUS_ROWS_AT_ONCE,
     MAX_CONTINUOUS_CHANGES,
     MAX_CONTINUOUS_PROBLEM_CHARACTERS,
 )
@@ -204,22 +205,24 @@ class QuerySet:
     async def apply(self, changes: Sequence[Change]) -> None:
         """Write changes into their rows.  A row that its user has changed meanwhile is read again.  Raises
         Unavailable."""
-        for change in changes:
-            value = None if change.query is None else encode_query(change.query)
-            try:
-                version = await self._rows.put(change.key, value, change.version)
-            except Conflict:
-                self._position = None
-                continue
-            if change.query is None:
-                del self._found[change.key]
-            else:
-                self._found[change.key] = change.query, version
-                if change.query.problem:
-                    _log.warning("continuous query %s of %s does not hold: %s", change.query.name, self._stream,
-                                 change.query.problem)  # fmt: skip
-            self._asked = self._sorted = None
-            await asyncio.sleep(0)
+        for first in range(0, len(changes), CONTINUOUS_ROWS_AT_ONCE):
+            await gather(*(self._apply(change) for change in changes[first : first + CONTINUOUS_ROWS_AT_ONCE]))
+
+    async def _apply(self, change: Change) -> None:
+        value = None if change.query is None else encode_query(change.query)
+        try:
+            version = await self._rows.put(change.key, value, change.version)
+        except Conflict:
+            self._position = None
+            return
+        self._asked = self._sorted = None
+        if change.query is None:
+            del self._found[change.key]
+            return
+        self._found[change.key] = change.query, version
+        if change.query.problem:
+            name, why = change.query.name, change.query.problem
+            _log.warning("continuous query %s of %s does not hold: %s", name, self._stream, why)
 
     @property
     def is_stale(self) -> bool:
