@@ -57,6 +57,23 @@ async def indexed(client, events: int) -> sarit.SearchInfo:
     return info
 
 
+def test_search_reads_no_more_bytes_of_events_than_its_bound(tmp_path, monkeypatch):
+    from sarit.client.search import index_search
+
+    monkeypatch.setattr(index_search, "SEARCH_HIT_BYTES", 3 * 40_000)
+    monkeypatch.setattr(index_search, "SEARCH_FETCHES", 1)
+
+    async def work(_, client):
+        await client.stream(NAME).create_job(SEARCH_KIND, SETTINGS, SEARCH_JOB)
+        await write(client, *(order(number, f"teapot {LONG}") for number in range(8)))
+        await indexed(client, 8)
+        return await client.search(NAME, "teapot")
+
+    found = on_node(tmp_path, work)
+    assert [hit.event is not None for hit in found.hits] == [True] * 3 + [False] * 5
+    assert found.total == 8
+
+
 def test_search_finds_events_within_the_interval_and_reads_them(tmp_path):
     events = [order(at, f"order {at} failed" if at % 3 == 0 else f"order {at} paid", f"u{at % 4}") for at in range(30)]
 

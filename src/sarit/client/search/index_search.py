@@ -8,12 +8,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from sarit.client.core.controller import UnknownCall
-from sarit.client.limits import SEARCH_CALL_SECONDS, SEARCH_FETCHES
+from sarit.client.limits import SEARCH_FETCHES, SEARCH_HIT_BYTES
 from sarit.client.search.event_at import event_at
+from sarit.client.search.index_calls import ask, cut_of, index_info
 from sarit.client.search.results import SearchHit, SearchInfo, SearchResult
 from sarit.client.session.guard import guarded
-from sarit.core.cuts import StreamCut
 from sarit.core.errors import Invalid
 from sarit.core.names import SegmentId, StreamName
 from sarit.env.background import gather
@@ -22,7 +21,6 @@ from sarit.rpc.search_methods import SEARCH
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
 
     from sarit.client.session.session import Session
 
@@ -81,14 +79,14 @@ class Searches:
             request.fromMs = start_ms
         if end_ms is not None:
             request.untilMs = end_ms
-        reply = await self._ask(name, SEARCH.search, request)
+        reply = await ask(self._session, name, SEARCH.search, request)
         hits = [SearchHit(SegmentId.unpack(hit.segment), hit.offset, hit.timeMs, hit.score) for hit in reply.hits]
         return SearchResult(
             tuple(await self._with_events(name, hits) if events else hits),
             reply.total,
             tuple((bucket.beginMs, bucket.events) for bucket in reply.buckets),
             {facet.field: tuple((one.value, one.events) for one in facet.values) for facet in reply.facets},
-            _cut(name, reply.cut) if reply.HasField("cut") else None,
+            cut_of(name, reply.cut) if reply.HasField("cut") else None,
             reply.committedMs,
             reply.page,
         )
@@ -96,38 +94,20 @@ class Searches:
     async def info(self, stream: str | StreamName) -> SearchInfo:
         """Return how far the index of a stream is.  Raises NotFound, Invalid (the server has no searches)."""
         name = stream if isinstance(stream, StreamName) else StreamName.parse(stream)
-        request = pb.SearchInfoRequest(scope=name.scope, stream=name.stream)
-        reply = await self._ask(name, SEARCH.searchInfo, request)
-        return SearchInfo(
-            reply.searchable, reply.events, reply.shards, reply.bytes, reply.bytesBehind,
-            _cut(name, reply.cut) if reply.HasField("cut") else None,
-            reply.committedMs, reply.lostBytes, reply.partly, reply.problem,
-            tuple((field.path, field.kind) for field in reply.fields), reply.timeField, reply.intervalSeconds,
-            reply.start,
-        )  # fmt: skip
-
-    async def _ask(self, stream: StreamName, method: Any, request: Any) -> Any:
-        controller = self._session.controller
-        try:
-            return await self._session.with_retry(lambda: controller.call(method, request, SEARCH_CALL_SECONDS))
-        except UnknownCall:
-            raise Invalid(
-                f"the server of {stream} answers no searches: it is no Sarit, or an older one, or has no jobs"
-            ) from None
+        return await index_info(self._session, name)
 
     async def _with_events(self, stream: StreamName, hits: Sequence[SearchHit]) -> list[SearchHit]:
-        turn = asyncio.Semaphore(SEARCH_FETCHES)
+        turn, held = asyncio.Semaphore(SEARCH_FETCHES), 0
 
         async def one(hit: SearchHit) -> SearchHit:
+            nonlocal held
             async with turn:
+                if held >= SEARCH_HIT_BYTES:
+                    return hit
                 found = await event_at(self._session, stream, hit.segment, hit.offset)
+                held += 0 if found is None else len(found[1])
             if found is None:
                 return hit
             return SearchHit(hit.segment, hit.offset, hit.time_ms, hit.score, found[1], found[0])
 
         return await gather(*map(one, hits))
-
-
-def _cut(stream: StreamName, message: pb.SearchCut) -> StreamCut:
-    pairs = zip(message.segments, message.offsets, strict=True)
-    return StreamCut(stream, {SegmentId.unpack(segment): offset for segment, offset in pairs})

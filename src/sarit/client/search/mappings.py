@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sarit.client.core.segments import head_cut, tail_cut
 from sarit.client.limits import SEARCH_SAMPLE_BYTES, SEARCH_SAMPLE_SECONDS
 from sarit.client.reader.reader import EventReader
-from sarit.client.search.index_search import Searches
+from sarit.client.search.index_calls import index_info
 from sarit.client.streams.jobs import jobs
 from sarit.client.streams.search_index import index_of
 from sarit.core.envelope import Envelope
@@ -64,7 +64,7 @@ async def _mapping_of_index(session: Session, stream: StreamName) -> Mapping | N
     if index is None or index.settings.mapping is not None:
         return None if index is None else index.settings.mapping
     try:
-        found = await Searches(session).info(stream)
+        found = await index_info(session, stream)
     except Invalid:  # of a server without searches
         return None
     return from_document({"fields": dict(found.mapping), "time_field": found.time_field}) if found.mapping else None

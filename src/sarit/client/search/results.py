@@ -22,7 +22,7 @@ class SearchHit:
 
     `offset`: where its header begins in the segment.  `time_ms`: when it happened, or was appended, since 1970.
     `score`: how well it matches; 0.0 unless hits are sorted by it.  `event`, `pointer`: None if they were not asked
-    for, or if the event was truncated since."""
+    for, if the event was truncated since, or if the events of other hits have SEARCH_HIT_BYTES already."""
 
     segment: SegmentId
     offset: int

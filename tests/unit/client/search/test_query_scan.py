@@ -187,17 +187,14 @@ async def test_the_inferred_mapping_of_an_index_counts_before_one_of_other_event
     class Answers:
         mapping, time_field = (("n", "keyword"),), ""
 
-        def __init__(self, _session) -> None:
-            """As of Searches."""
-
-        async def info(self, _stream):
-            if self.mapping is None:
-                raise Invalid("no searches")
-            return self
+    async def index_info(_session, _stream):
+        if Answers.mapping is None:
+            raise Invalid("no searches")
+        return Answers
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(mappings, "jobs", jobs)
-        patch.setattr(mappings, "Searches", Answers)
+        patch.setattr(mappings, "index_info", index_info)
         assert await scan_mapping(made.client.session, NAME) == Mapping((Field("n", Kind.KEYWORD),))
         for nothing in ((), None):
             patch.setattr(Answers, "mapping", nothing)
