@@ -12,6 +12,10 @@ and not saved, nobody refers to.  Of two indexers one alone can save.
 hour after it was seen first, and only after a save since then has shown that no other indexer has the job: the blobs of
 another one would look the same.
 
+*Many streams.*  A growing shard takes memory and threads, so a process has some only (`growing_slots.py`).  An indexer
+waits for its turn before it makes one or takes one up again.  Its turn ends with a commit, while others wait; then the
+shard is closed locally, as it is when there have been no events for long.
+
 Whatever blocks or computes is done on a worker thread.
 """
 
@@ -26,10 +30,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 from sarit.core.errors import Conflict, Unavailable
 from sarit.search import index_plan
 from sarit.search.documents import Place
+from sarit.search.growing_slots import GrowingSlots
 from sarit.search.index_plan import Uncommitted
 from sarit.search.limits import (
     APPENDED_SECONDS,
     GARBAGE_SECONDS,
+    GROWING_TURN_SECONDS,
     HOUSEKEEPING_SECONDS,
     IDLE_SHARD_SECONDS,
     MAX_INFERRED_EVENTS,
@@ -98,10 +104,10 @@ class Indexer:
     def __init__(
         self, settings: SearchSettings, source: EventSource, blobs: Blobs, rows: Rows, engine: ShardEngine,
         fields: Fields, save: Save, env: Env, worker: Worker, directory: Path, state: bytes = b"",
-        statistics: IndexStatistics | None = None,
+        statistics: IndexStatistics | None = None, slots: GrowingSlots | None = None,
     ) -> None:  # fmt: skip
         """`state`: as it was saved last.  `worker`: runs what blocks; it belongs to the caller.  `directory`: for
-        directories of shards, of this indexer alone.  Raises Corrupt."""
+        directories of shards, of this indexer alone.  `slots`: of all indexers of the process.  Raises Corrupt."""
         self.settings = settings
         self.state = IndexState.decode(state)
         self.shards: list[Shard] = []
@@ -115,7 +121,9 @@ class Indexer:
         self._env = env
         self._worker = worker
         self._directory = directory
+        self._slots = slots or GrowingSlots()
         self._growing: _Growing | None = None
+        self._turn_began = 0.0
         self._added: Uncommitted | None = None
         self._count = 0  # of documents, to tell events of one millisecond apart
         self._committed_at = self._housekept_at = self._collected_at = self._fed_at = env.clock.monotonic()
@@ -147,6 +155,10 @@ class Indexer:
         waited = now - self._committed_at >= self.settings.interval_seconds
         if added is not None and (waited or added.size >= MAX_UNCOMMITTED_BYTES):
             await self._commit(added)
+        # Who has nothing to add at the moment needs no whole turn.
+        is_over = self._is_at_tail or now - self._turn_began >= GROWING_TURN_SECONDS
+        if is_over and self._added is None and self._slots.is_wanted:
+            await self._drop_growing()
         if now - self._housekept_at >= HOUSEKEEPING_SECONDS:
             self._housekept_at = now
             await self._keep_house()
@@ -216,8 +228,22 @@ class Indexer:
         self._fed_at = self._env.clock.monotonic()
         if self._growing is not None:
             return self._growing
-        stored = self.state.growing
-        return await (self._open(events) if stored is None or not stored.files else self._resume(stored))
+        asked_at = self._env.clock.monotonic()
+        await self._slots.take(self._wait)
+        try:
+            self._turn_began = self._env.clock.monotonic()
+            # Events gather for an interval from now on, not from before a long wait.
+            self._committed_at += self._turn_began - asked_at
+            stored = self.state.growing
+            return await (self._open(events) if stored is None or not stored.files else self._resume(stored))
+        except BaseException:
+            self._slots.give_back()
+            raise
+
+    async def _wait(self) -> None:
+        """Show, while others have their turns, how far the index is behind, and end if the job is another worker's."""
+        await self._store(self.state)
+        await self._note_lag()
 
     async def _open(self, events: Sequence[bytes]) -> _Growing:
         """Make a new shard."""
@@ -265,12 +291,14 @@ class Indexer:
     async def _commit(self, added: Uncommitted) -> None:
         """Store what was added, and the cut behind it, in one step."""
         growing, now_ms = self._growing, self._env.clock.wall_ms()
-        if growing is None:  # nothing but truncated bytes was read
-            state = index_plan.committed(self.state, added, None, (), self._closed_bytes(), now_ms)
+        if growing is None:  # nothing but truncated bytes was read, and the shard that grows is not here
+            stored = self.state.growing
+            files = [] if stored is None else list(stored.files)
+            state = index_plan.committed(self.state, added, stored, files, _bytes_of(self.shards), now_ms)
         else:
             names, contents = await self._run(partial(growing.writer.commit, frozenset(growing.stored)))
             files = await self._uploaded(growing.blob, names, contents, growing.stored)
-            state = index_plan.committed(self.state, added, growing.shard, files, self._closed_bytes(), now_ms)
+            state = index_plan.committed(self.state, added, growing.shard, files, _bytes_of(self.shards), now_ms)
         await self._store(state)
         self._added = None
         self._committed_at = self._env.clock.monotonic()
@@ -327,9 +355,6 @@ class Indexer:
 
     def _new_blob(self) -> str:
         return f"{self.state.stream_id}/{self._env.random.bytes(12).hex()}"
-
-    def _closed_bytes(self) -> int:
-        return _bytes_of(self.shards)
 
     # -- what is old ----------------------------------------------------------------------------------
 
@@ -391,8 +416,11 @@ class Indexer:
     async def _drop_growing(self) -> None:
         growing, self._growing = self._growing, None
         if growing is not None:
-            await self._run(growing.writer.close)
-            await self._run(partial(self._engine.discard, growing.directory))
+            try:
+                await self._run(growing.writer.close)
+                await self._run(partial(self._engine.discard, growing.directory))
+            finally:
+                self._slots.give_back()
 
     async def _run(self, call: Callable[[], Any]) -> Any:
         return await self._worker.run(call)

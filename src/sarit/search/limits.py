@@ -73,6 +73,10 @@ UPLOAD_BYTES: Final = 8 * MIB  # of the files of a shard in memory at once, on t
 MAX_UNCOMMITTED_BYTES: Final = 64 * MIB
 HOUSEKEEPING_SECONDS: Final = 60.0  # between looks for truncated shards, and for whether the job is still ours
 IDLE_SHARD_SECONDS: Final = 300.0  # after which the growing shard of a stream without events is closed locally
+# Shards that grow in a process, each with INDEX_MEMORY_BYTES and some threads: more indexers go on in turn.
+MAX_GROWING_SHARDS: Final = 16
+# Of one turn, if there are events for so long: whoever has the next one downloads the files of a shard first.
+GROWING_TURN_SECONDS: Final = 60.0
 GARBAGE_SECONDS: Final = 600.0  # between looks for blobs that nobody refers to
 OLD_BLOB_SECONDS: Final = 3600.0  # for which searches may still read what a commit has replaced
 APPENDED_SECONDS: Final = 1.0  # between questions about when events were appended

@@ -13,6 +13,7 @@ from sarit.core.names import StreamName
 from sarit.env.ports import Env
 from sarit.env.real import real_env
 from sarit.search.documents import Document
+from sarit.search.growing_slots import GrowingSlots
 from sarit.search.indexer import Indexer
 from sarit.search.mapping import Mapping
 from sarit.search.memory_shards import MemoryShards
@@ -104,6 +105,7 @@ class World:
     passed: int = 0
     failure: type[BaseException] = Killed
     settings: SearchSettings = field(default_factory=SearchSettings)
+    slots: GrowingSlots = field(default_factory=GrowingSlots)
 
     def __post_init__(self) -> None:
         self.blobs = MemoryBlobs(self.gate)
@@ -135,7 +137,7 @@ class World:
         place = self.directory / f"process-{fence}"
         return Indexer(
             self.settings, self.stream, self.blobs, self.rows, self.engine, Words(), save, self.env, Inline(), place,
-            self.row.state,
+            self.row.state, slots=self.slots,
         )  # fmt: skip
 
     async def index(self, indexer: Indexer | None = None, seconds: float = 5.0, steps: int = 50) -> Indexer:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from sarit.core.names import StreamName
     from sarit.env.ports import Worker
     from sarit.process.job_kinds import JobConfig, JobWorld
+    from sarit.search.growing_slots import GrowingSlots
 
 _NEED = "a searchable stream"
 
@@ -72,6 +73,7 @@ class SearchJobs:
         self._world = world
         self._measured: dict[StreamName, _Measured] = {}
         self._runs = 0
+        self._slots: GrowingSlots | None = None  # of all indexes, once there is one
 
     def __repr__(self) -> str:
         return f"<SearchJobs, {len(self._measured)} indexes>"
@@ -142,10 +144,12 @@ class SearchJobs:
         from sarit.client.streams import properties
         from sarit.process.jobs.event_fields import EventFields
         from sarit.process.jobs.event_source import StreamEvents
+        from sarit.search.growing_slots import GrowingSlots
         from sarit.search.indexer import Indexer
         from sarit.search.schema_documents import stream_documents
 
         world, stream = self._world, job.key.stream
+        self._slots = self._slots or GrowingSlots()
         source = StreamEvents(world.client.session, stream, world.env.clock)
 
         # Schemas are asked for on the worker, when an event names one that is not known yet.
@@ -158,6 +162,6 @@ class SearchJobs:
 
         indexer = Indexer(
             decode_settings(job.settings), source, world.search.blobs, world.search.rows, world.search.engine(),
-            fields, save_progress, world.env, worker, directory, job.state, statistics,
+            fields, save_progress, world.env, worker, directory, job.state, statistics, self._slots,
         )  # fmt: skip
         await indexer.run()
