@@ -36,6 +36,7 @@ NOT_DECODED: Final = "its schema is not known, or it is not of it"
 TOO_MANY_VALUES: Final = "it has more values or words than are searched of an event"
 OTHER_KIND: Final = "a field has a value that is not of its kind"
 
+_NONE: Final[dict[str, Any]] = {}  # never changed
 _JSON_BEGINS: Final = (b"{", b"[")
 
 
@@ -86,16 +87,17 @@ class DocumentMaker:
         """Return the document of an event, with the time of its field or else of its envelope."""
         payload, envelope_ms, problem = opened(event)
         value, why = self._value(payload)
-        made = Document({})
-        made.problem = problem or why
         if isinstance(value, str):
-            made.texts = {ALL_TEXT: [tokens(value)]}
-            if len(made.texts[ALL_TEXT][0]) == MAX_DOCUMENT_TOKENS:
-                made.problem = made.problem or TOO_MANY_VALUES
+            found = tokens(value)
+            if len(found) == MAX_DOCUMENT_TOKENS:
+                why = why or TOO_MANY_VALUES
+            # No dictionaries of its own for fields that a text does not have: most events may be texts.
+            made = Document({ALL_TEXT: [found]}, _NONE, _NONE, _NONE, _NONE, envelope_ms, problem or why)
         else:
+            made = Document({}, problem=problem or why)
             self._fill(made, value)
-        times = made.times.get(self._time_field)
-        made.time_ms = times[0] if times else envelope_ms
+            times = made.times.get(self._time_field)
+            made.time_ms = times[0] if times else envelope_ms
         if made.problem:
             self.problems[made.problem] += 1
         return made

@@ -39,13 +39,13 @@ class Uncommitted:
     first_ms: int = 0
     last_ms: int = 0
 
-    def add_times(self, times: Iterable[int]) -> None:
+    def add_times(self, times: Sequence[int]) -> None:
         """Take the times of further events in; call it before they are counted in `events`."""
-        for time_ms in times:
-            if not self.events:
-                self.first_ms = self.last_ms = time_ms
-            self.events += 1
-            self.first_ms, self.last_ms = min(self.first_ms, time_ms), max(self.last_ms, time_ms)
+        if times:
+            first, last = min(times), max(times)
+            self.first_ms = min(self.first_ms, first) if self.events else first
+            self.last_ms = max(self.last_ms, last) if self.events else last
+            self.events += len(times)
 
 
 def committed(

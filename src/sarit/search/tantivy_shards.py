@@ -188,6 +188,8 @@ class TantivyWriter:
                     document.add_text(name, " ".join(tokens))
                 if any(texts):
                     document.add_text(_HAS, name)
+        if not (event.keywords or event.numbers or event.times or event.booleans):  # as of every text
+            return
         for path, keywords in event.keywords.items():
             if path in names:
                 for keyword in keywords:
