@@ -17,7 +17,8 @@ EVENTS = 3000
 # What a node of its own cannot have: it has no bookies, no other stores, no index on S3; no group, job, table here, no
 # index for search, and no link.
 ELSEWHERE = ("sarit_bookkeeper_", "sarit_cluster_", "sarit_reader_group_", "sarit_index_requests_total",
-             "sarit_job", "sarit_iceberg_", "sarit_search_", "sarit_link_")  # fmt: skip
+             "sarit_job", "sarit_iceberg_", "sarit_search_", "sarit_searches_", "sarit_continuous_",
+             "sarit_link_")  # fmt: skip
 
 
 def scrape(address):

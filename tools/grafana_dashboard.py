@@ -157,6 +157,14 @@ ROWS: Final = {
         _one("Indexed per second", "short", f"topk(12, {_rate('sarit_search_events_total', 'stream')})", "{{stream}}"),
         _one("Size of indexes", "bytes", "topk(12, max by (stream) (sarit_search_index_bytes{$$}))", "{{stream}}"),
         _one("Nothing is indexed", "short", "max by (stream) (sarit_search_stopped{$$})", "{{stream}}"),
+        _one("Searches per second", "short", _rate("sarit_searches_total", "outcome"), "{{outcome}}"),
+    ),
+    "Continuous queries": (
+        _one("Not asked about yet", "bytes", "topk(12, max by (stream) (sarit_continuous_lag_bytes{$$}))",
+             "{{stream}}"),
+        _one("Matches per second", "short", f"topk(12, {_rate('sarit_continuous_matches_total', 'stream')})",
+             "{{stream}}"),
+        _one("Suspended", "short", "max by (stream) (sarit_continuous_suspended{$$})", "{{stream}}"),
     ),
     "Links to other installations": (
         _one("Up", "short", "max by (link) (sarit_link_up{$$})", "{{link}}"),

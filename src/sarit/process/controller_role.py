@@ -158,6 +158,7 @@ class ControllerRole:
     def show_in(self, admin: Admin) -> None:
         """Have the HTTP port of the process show the controller's metrics, and the jobs that it runs."""
         admin.metrics.has_controller(self.controller, self.listener)
+        admin.metrics.add(self.search.samples)
         if self.worker is not None:
             self.worker.show_in(admin)
 

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from sarit.rpc.search_methods import SEARCH
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from sarit.admin.exposition import Sample
     from sarit.controller.assembly import Controller
     from sarit.controller.assignment import Address
     from sarit.controller.ports import Segments, Tables
@@ -89,6 +90,12 @@ class SearchCalls:
 
         call.__name__ = name
         return call
+
+    def samples(self) -> Iterator[Sample]:
+        """Yield the metrics of searches; none before the first one."""
+        for family in self._made.values():
+            if hasattr(family, "samples"):
+                yield from family.samples()
 
     async def close(self) -> None:
         """Close the families that were made."""

@@ -26,6 +26,7 @@ from sarit.search.continuous_ports import OutputProblem
 from sarit.search.limits import (
     CONTINUOUS_BATCH_SECONDS,
     CONTINUOUS_EVENT_POLL_SECONDS,
+    CONTINUOUS_LAG_SECONDS,
     CONTINUOUS_SAVE_SECONDS,
     CONTINUOUS_SLICE_EVENTS,
     MAX_CONTINUOUS_BATCH_BYTES,
@@ -99,6 +100,7 @@ class ContinuousStatistics:
     events: int = 0
     matches: int = 0
     repeated: int = 0  # transactions that were aborted after they were recorded, and written again
+    lag_bytes: int = 0  # of the stream, behind the cut up to which the queries were asked
 
 
 class Continuous:
@@ -121,6 +123,7 @@ class Continuous:
         self._pause = pause
         self._saved: ContinuousState | None = state  # as it is stored, for certain
         self._saved_at = env.clock.monotonic()
+        self._measured_at: float | None = None
 
     def __repr__(self) -> str:
         return f"<Continuous on {self._source.stream}, {self._queries!r}>"
@@ -155,6 +158,7 @@ class Continuous:
                 # After the events were read: rights that were taken away before an event was written are gone.
                 if not await self._adopt() or self.cut != begin or not await self._process(batch):
                     return False
+                await self._note_lag()
                 if not batch.events and await self._source.is_finished(self.cut):
                     await self._store(self.state)
                     return True
@@ -340,6 +344,13 @@ class Continuous:
                 if not left:
                     break
         return batch
+
+    async def _note_lag(self) -> None:
+        """Note how far the queries are behind, now and then: each segment of the stream is asked for it."""
+        now = self._clock.monotonic()
+        if self._measured_at is None or now - self._measured_at >= CONTINUOUS_LAG_SECONDS:
+            self._measured_at = now
+            self.statistics.lag_bytes = await self._source.bytes_behind(self.cut)
 
     async def _save_at_times(self) -> None:
         """Save progress without matches, now and then: retention holds what is behind the saved cut."""

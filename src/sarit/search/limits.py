@@ -47,6 +47,7 @@ MAX_MATCH_EVENT_BYTES: Final = 512 * KIB  # of an event that is copied into its 
 MAX_CONTINUOUS_CHANGES: Final = 500  # of queries that come, change or go before one batch
 CONTINUOUS_ROWS_AT_ONCE: Final = 32  # of queries, written together
 CONTINUOUS_ENCODED_MATCHES: Final = 1_000  # matches that are made into events at a time
+CONTINUOUS_LAG_SECONDS: Final = 10.0  # between two measurements of how far queries are behind
 CONTINUOUS_EVENT_POLL_SECONDS: Final = 0.1  # between two looks for new events
 MAX_CONTINUOUS_REPEATS: Final = 5  # of a batch whose transactions were aborted, in one run
 

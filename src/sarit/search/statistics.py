@@ -1,8 +1,20 @@
-"""The counters of indexes, for metrics."""
+"""The counters of indexes and of searches, for metrics."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class SearchStatistics:
+    """Counters of the searches that one controller has answered.
+
+    `answers`: by how they ended: "found", "refused" (the question is wrong, or costs too much), "failed".  `seconds`:
+    that all of them took."""
+
+    answers: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0.0
 
 
 @dataclass(slots=True)

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from sarit.admin.metric_table import METRICS
 from sarit.controller.access import Access
 from sarit.controller.authorized_caller import Authorized, current_authorized
 from sarit.core.errors import Corrupt, Invalid, NotFound, Unauthenticated, Unavailable
@@ -113,6 +114,15 @@ def test_search_finds_what_was_committed_and_counts_it(tmp_path):
         assert (await place.search("failed", fromMs=1001)).total == 1
         assert (await place.search("failed", limit=0)).total == 2
         assert (await place.search("failed", sort="oldest")).hits[0].timeMs == 1000
+        with pytest.raises(Invalid):
+            await place.search("usr:bob")
+        counted = {(name, *labels): value for name, labels, value in place.family.samples()}
+        assert counted["sarit_searches_total", "found"] == 8
+        assert counted["sarit_searches_total", "refused"] == 1
+        assert counted["sarit_searches_total", "failed"] == counted[("sarit_searches_running",)] == 0
+        assert counted[("sarit_searches_copies_bytes",)] > 0
+        assert counted[("sarit_searches_seconds_total",)] > 0
+        assert {name for name, *_ in counted} <= {metric.name for metric in METRICS}
 
     run(tmp_path, work)
 

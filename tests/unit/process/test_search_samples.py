@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from types import SimpleNamespace
+
 from sarit.admin.metric_table import METRICS
 from sarit.core.names import StreamName
+from sarit.env.real import real_env
+from sarit.process.jobs.continuous import ContinuousJobs
 from sarit.process.jobs.search_samples import samples
 from sarit.search.statistics import IndexStatistics
 
@@ -32,3 +37,20 @@ def test_series_are_bounded(monkeypatch):
     found = list(samples(running, 0))
     assert {labels[0] for _, labels, _ in found if labels} == {"shop/s0", "shop/s1"}
     assert found[-1] == ("sarit_search_indexes_not_measured", (), 3)
+
+
+def test_continuous_queries_have_the_series_of_the_table_while_they_run() -> None:
+    jobs = ContinuousJobs(SimpleNamespace(env=real_env(), client=None))
+    seen = []
+
+    async def asked(worker, job, save, statistics):
+        statistics.queries, statistics.lag_bytes = 3, 70
+        seen.extend(jobs.samples())
+
+    jobs._ask = asked
+    asyncio.run(jobs.run(SimpleNamespace(key=SimpleNamespace(stream=StreamName("s", "t"))), None))
+    assert {name: value for name, labels, value in seen if labels == ("s/t",)} == {
+        "sarit_continuous_queries": 3, "sarit_continuous_suspended": 0, "sarit_continuous_lag_bytes": 70,
+        "sarit_continuous_events_total": 0, "sarit_continuous_matches_total": 0, "sarit_continuous_repeated_total": 0,
+    }  # fmt: skip
+    assert not list(jobs.samples())

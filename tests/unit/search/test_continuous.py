@@ -156,6 +156,14 @@ def test_a_batch_that_is_half_committed_is_written_again_to_the_other_output() -
     assert world.written() == world.expected()
 
 
+def test_how_far_queries_are_behind_is_measured_now_and_then() -> None:
+    world = World(script())
+    process = world.process()
+    process.statistics.lag_bytes = 1 << 60
+    asyncio.run(run_to_the_end(process))
+    assert process.statistics.lag_bytes < 1 << 20
+
+
 def test_a_query_without_rights_holds_for_nothing_until_it_has_them_again() -> None:
     world = World()
     cuts = {}

@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING
 from sarit.client.streams import properties
 from sarit.core import cuts
 from sarit.core.errors import Invalid
-from sarit.search.continuous import Continuous
+from sarit.process.limits import MAX_MEASURED_INDEXES
+from sarit.search.continuous import Continuous, ContinuousStatistics
 from sarit.search.continuous_plan import CONTINUOUS_JOB, ContinuousState
 from sarit.search.continuous_set import QuerySet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
+    from sarit.admin.exposition import Sample
     from sarit.controller.jobs import Job, JobKey, Runner, Save
     from sarit.core.names import StreamName
     from sarit.env.ports import Worker
@@ -48,7 +50,9 @@ def describe(state: bytes) -> dict[str, str]:
 
 def runner(world: JobWorld) -> Runner:
     """Return what runs the jobs of this kind."""
-    return ContinuousJobs(world).run
+    jobs = ContinuousJobs(world)
+    world.statistics.add(jobs.samples)
+    return jobs.run
 
 
 class ContinuousJobs:
@@ -56,19 +60,33 @@ class ContinuousJobs:
 
     def __init__(self, world: JobWorld) -> None:
         self._world = world
+        self._measured: dict[StreamName, ContinuousStatistics] = {}
 
     def __repr__(self) -> str:
         return f"<ContinuousJobs of {self._world.client!r}>"
 
+    def samples(self) -> Iterator[Sample]:
+        """Yield the metrics of the streams whose queries run here: of the first MAX_MEASURED_INDEXES by name."""
+        for stream in sorted(self._measured)[:MAX_MEASURED_INDEXES]:
+            found, label = self._measured[stream], (str(stream),)
+            yield "sarit_continuous_queries", label, found.queries
+            yield "sarit_continuous_suspended", label, found.suspended
+            yield "sarit_continuous_lag_bytes", label, found.lag_bytes
+            yield "sarit_continuous_events_total", label, found.events
+            yield "sarit_continuous_matches_total", label, found.matches
+            yield "sarit_continuous_repeated_total", label, found.repeated
+
     async def run(self, job: Job, save: Save) -> None:
         """Ask about the events of a stream until it has ended.  Raises what `Continuous.run` raises."""
-        worker = self._world.env.threads.worker("continuous")
+        worker, stream = self._world.env.threads.worker("continuous"), job.key.stream
+        self._measured[stream] = ContinuousStatistics()
         try:
-            await self._ask(worker, job, save)
+            await self._ask(worker, job, save, self._measured[stream])
         finally:
+            self._measured.pop(stream, None)
             await worker.close()
 
-    async def _ask(self, worker: Worker, job: Job, save: Save) -> None:
+    async def _ask(self, worker: Worker, job: Job, save: Save, statistics: ContinuousStatistics) -> None:
         world, env, session = self._world, self._world.env, self._world.client.session
         stored = await properties.read(session, job.key.stream)
         # With the first run, on the thread: a parser and an index are imported.
@@ -87,7 +105,7 @@ class ContinuousJobs:
         rights = MakerRights(site.controller.access, tables, env)
         queries = QuerySet(job.key.stream, stream_id, site.rows, outputs, rights, language, env, worker, fresh=fresh)
         try:
-            await Continuous(source, queries, outputs, save, env, worker, state).run()
+            await Continuous(source, queries, outputs, save, env, worker, state, statistics).run()
         finally:
             await outputs.close()
 

@@ -37,10 +37,12 @@ from sarit.search.query_parser import bind, fields_of, parse
 from sarit.search.searcher import Searcher
 from sarit.search.settings import decode_settings
 from sarit.search.slots import SearchSlots
+from sarit.search.statistics import SearchStatistics
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Iterator, Sequence
 
+    from sarit.admin.exposition import Sample
     from sarit.controller.assignment import Address
     from sarit.core.cuts import StreamCut
     from sarit.process.search.index_view import IndexView
@@ -91,6 +93,7 @@ class SearchFamily:
         self._world = world
         self._site = site
         self._slots = SearchSlots()
+        self._statistics = SearchStatistics()
         self._searcher: Searcher | None = None
         self._making = asyncio.Lock()
         controller = world.controller
@@ -102,8 +105,31 @@ class SearchFamily:
     def __repr__(self) -> str:
         return f"<SearchFamily, {self._slots!r}>"
 
+    def samples(self) -> Iterator[Sample]:
+        """Yield the metrics of the searches of this controller."""
+        yield "sarit_searches_running", (), self._slots.taken
+        for outcome in ("found", "refused", "failed"):
+            yield "sarit_searches_total", (outcome,), self._statistics.answers[outcome]
+        yield "sarit_searches_seconds_total", (), self._statistics.seconds
+        yield "sarit_searches_copies_bytes", (), 0 if self._searcher is None else self._searcher.kept[2]
+        yield "sarit_searches_copied_bytes_total", (), 0 if self._searcher is None else self._searcher.downloaded
+
     async def search(self, request: pb.SearchRequest) -> pb.SearchResponse:
         """Return a page of hits.  Raises NotFound, Invalid, Corrupt, Unavailable."""
+        clock, outcome = self._world.env.clock, "failed"
+        begun = clock.monotonic()
+        try:
+            found = await self._answer(request)
+            outcome = "found"
+        except Invalid:
+            outcome = "refused"
+            raise
+        finally:
+            self._statistics.answers[outcome] += 1
+            self._statistics.seconds += clock.monotonic() - begun
+        return found
+
+    async def _answer(self, request: pb.SearchRequest) -> pb.SearchResponse:
         stream = StreamName(request.scope, request.stream)
         ask = ask_of(request, stream)
         parsed = parse(ask.query)
