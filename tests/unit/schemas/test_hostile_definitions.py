@@ -1,6 +1,7 @@
 """Schemas of all kinds from outside, by the one interface: malformed, large and circular ones."""
 
 import base64
+import gc
 import json
 import time
 
@@ -55,6 +56,15 @@ REAL = {
 PIECES = ("", "{", "}", "[", "]", '"', ",", ":", "null", "true", "-1", "1e400", "\\ud800", "\ud800", "\0", "é", " ",
           "#", "$ref", "type", '"$ref":"#"', '{"$ref":"#/properties/id"}', '"a":1,"a":2', '"type":"record"', "9" * 5000,
           "[" * 200, "message", "//", "=", "/*", ";")  # fmt: skip
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _own_objects_alone():
+    """Leave what other tests of the process have made out of garbage collections, whose time is counted here."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 def check_time(before, most):

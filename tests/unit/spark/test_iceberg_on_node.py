@@ -146,3 +146,4 @@ def test_table_and_tail_have_the_same_columns(node, catalogs):
         planned(source(node, catalogs, "shop/another"))
     with pytest.raises(NotFound, match=r"there is no table lake\.shop\.none"):
         source(node, catalogs, "shop/same", iceberg="lake.shop.none").schema()
+    stream.stop()
