@@ -14,7 +14,7 @@ from sarit.controller.jobs import JobKey, JobTable
 from sarit.core.errors import Exists, Forbidden, Invalid, NotFound
 from sarit.core.names import StreamName
 from sarit.env.real import real_env
-from sarit.process import continuous_calls
+from sarit.process.search import continuous as continuous_calls
 from sarit.process.settings import NodeConfig
 from sarit.process.standalone import open_node
 from sarit.search.continuous_plan import CONTINUOUS_JOB, CONTINUOUS_KIND

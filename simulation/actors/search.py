@@ -20,7 +20,7 @@ from sarit.controller.jobs import JobKey, JobTable
 from sarit.core.errors import SaritError, Unavailable
 from sarit.core.names import StreamName
 from sarit.process.jobs.event_source import StreamEvents
-from sarit.process.search_site import SearchSite
+from sarit.process.search.site import SearchSite
 from sarit.search import index_plan, indexer
 from sarit.search.documents import Document
 from sarit.search.indexer import Indexer

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sarit.core.errors import Conflict, Corrupt, NotFound, SaritError
-from sarit.process import search_site
-from sarit.process.search_site import SegmentBlobs, TableRows
+from sarit.process.search import site as search_site
+from sarit.process.search.site import SegmentBlobs, TableRows
 from sarit.search.memory_world import MemoryBlobs, MemoryRows
 from tests.contract.test_controller_ports import ports_of
 from tests.limits import HANG_SECONDS

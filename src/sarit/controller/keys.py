@@ -18,7 +18,7 @@
                                         s/<link id, 32 hex>/<scope>  the link has mirrors in the scope; no value
                                         n                            written again with each change of links; no value
     _system/_tables/search              i/<creation id, 32 hex>      an index: its stream, as SCOPE/STREAM
-                                        b/<blob>                     a blob of an index (process/search_site.py)
+                                        b/<blob>                     a blob of an index (process/search/site.py)
                                         q/…, m/…                     continuous queries (search/continuous_rows.py)
     _system/_tables/<scope>/<16 hex>    s/<stream>                   StreamRecord
       (the hex digits are the           d/<stream>                   first segment number of a new stream of the name

@@ -22,8 +22,8 @@ from sarit.process.job_kinds import GivenKinds, JobKinds, JobRunners
 from sarit.process.limits import STORES_RETRY_SECONDS
 from sarit.process.mirror_site import LateCalls, LateSite
 from sarit.process.registry_tables import RegistryTables
-from sarit.process.search_calls import SearchCalls, SearchWorld
-from sarit.process.search_site import SearchSite
+from sarit.process.search.calls import SearchCalls, SearchWorld
+from sarit.process.search.site import SearchSite
 from sarit.process.signals import run_unless
 from sarit.rpc.grpc_server import GrpcListener
 

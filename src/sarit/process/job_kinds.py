@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from sarit.env.ports import Env
     from sarit.mirror.site import MirrorSite
     from sarit.process.registry_schemas import RegistrySchemas
-    from sarit.process.search_site import SearchSite
+    from sarit.process.search.site import SearchSite
     from sarit.process.security import Security
     from sarit.rpc.handlers import Handler
     from sarit.serializers.schema_source import SchemaSource

@@ -10,7 +10,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from sarit.env.real import real_env
-from sarit.process.search_calls import FAMILIES, SearchCalls
+from sarit.process.search.calls import FAMILIES, SearchCalls
 from sarit.rpc.generated import search_pb2 as pb
 from sarit.rpc.search_methods import SEARCH
 

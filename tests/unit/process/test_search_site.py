@@ -12,7 +12,7 @@ import pytest
 
 from sarit.core.extras import MissingExtra
 from sarit.env.real import real_env
-from sarit.process.search_site import SearchSite
+from sarit.process.search.site import SearchSite
 
 
 def site(directory="") -> SearchSite:

@@ -1,1 +1,1 @@
-"""Searches in a controller: what its family of calls consists of (`process/search_calls.py`)."""
+"""Search and continuous queries in a controller: their families of calls (`calls.py`), and their files and rows."""

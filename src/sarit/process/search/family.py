@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     from sarit.admin.exposition import Sample
     from sarit.controller.assignment import Address
     from sarit.core.cuts import StreamCut
+    from sarit.process.search.calls import SearchWorld, Site
     from sarit.process.search.index_view import IndexView
     from sarit.process.search.spans import Limits, Spans
-    from sarit.process.search_calls import SearchWorld, Site
     from sarit.search.mapping import Mapping
     from sarit.search.query import Query
     from sarit.search.query_parser import ParsedQuery

@@ -24,7 +24,7 @@ from sarit.process.limits import (
     MAX_CONTINUOUS_QUERIES,
     MAX_LISTED_CONTINUOUS,
 )
-from sarit.process.search_site import TableRows
+from sarit.process.search.site import TableRows
 from sarit.rpc.generated import controller_pb2 as pb
 from sarit.rpc.generated import sarit_pb2, search_pb2
 from sarit.search.continuous_plan import CONTINUOUS_JOB, CONTINUOUS_KIND, ContinuousState
@@ -47,7 +47,7 @@ from sarit.security.permissions import Caller, Permission, owner_resource
 if TYPE_CHECKING:
     from sarit.controller.jobs import Job
     from sarit.core.cuts import StreamCut
-    from sarit.process.search_calls import SearchWorld
+    from sarit.process.search.calls import SearchWorld
     from sarit.search.mapping import Mapping
 
 

@@ -32,14 +32,14 @@ FAMILIES: Final[dict[str, str]] = {
     "search": "sarit.process.search.family",
     "searchShards": "sarit.process.search.family",
     "searchInfo": "sarit.process.search.family",
-    "putContinuous": "sarit.process.continuous_calls",
-    "listContinuous": "sarit.process.continuous_calls",
-    "deleteContinuous": "sarit.process.continuous_calls",
+    "putContinuous": "sarit.process.search.continuous",
+    "listContinuous": "sarit.process.search.continuous",
+    "deleteContinuous": "sarit.process.search.continuous",
 }
 
 
 class Site(Protocol):
-    """The indexes of an installation, as `SearchSite` of `process/search_site.py`."""
+    """The indexes of an installation, as `SearchSite` of `process/search/site.py`."""
 
     @property
     def blobs(self) -> Blobs:
