@@ -91,7 +91,7 @@ ALLOWED: dict[str, tuple[set[str], str]] = {
     ),
     "sarit/process/child.py": ({"threading.Thread"}, "a child ends with its parent even while its event loop is busy"),
     "sarit/sql/child.py": ({"threading.Thread"}, "a query's process has no Env, and ends with its parent in any case"),
-    "sarit/process/search/site.py": (
+    "sarit/process/search/private_directory.py": (
         {"tempfile."},
         "files of an index that can be downloaded again go to a private directory, where Tantivy writes them",
     ),

@@ -58,6 +58,27 @@ def test_threads_that_ask_at_once_get_one_directory(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_directory_of_a_killed_process_is_removed_by_the_next_and_no_other(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    left, shared = (tmp_path / f"sarit-search-{name}" for name in ("left", "shared"))
+    (left / "copies").mkdir(parents=True)
+    (left / "copies" / "file").write_bytes(b"of a process that was killed")
+    left.chmod(0o700)
+    shared.mkdir()
+    shared.chmod(0o755)  # it was not made by Sarit
+    (tmp_path / "sarit-search-link").symlink_to(shared)
+    others = {shared, tmp_path / "sarit-search-link"}
+    lives, here = site(), site()
+    (lives.directory("copies") / "file").write_bytes(b"x")
+    assert here.directory("copies").is_dir()
+    assert (lives.directory("copies") / "file").exists()
+    assert set(tmp_path.iterdir()) == {lives.directory("copies").parent, here.directory("copies").parent, *others}
+    asyncio.run(lives.close())
+    asyncio.run(here.close())
+    assert set(tmp_path.iterdir()) == others
+
+
 def test_missing_extra_is_named(monkeypatch):
     monkeypatch.setattr("sarit.core.extras._is_installed", lambda extra: extra != "search")
     with pytest.raises(MissingExtra, match=r"sarit\[search\]"):

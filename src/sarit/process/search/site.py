@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import tempfile
 import threading
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -34,6 +33,7 @@ from sarit.process.limits import (
     INDEX_SWEEP_SECONDS,
     MAX_BLOB_APPEND_ATTEMPTS,
 )
+from sarit.process.search import private_directory
 from sarit.rpc.generated import sarit_pb2
 from sarit.wire.limits import NO_VERSION
 
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from sarit.controller.ports import Segments, Tables
     from sarit.core.names import StreamName
     from sarit.env.ports import Env
+    from sarit.process.search.private_directory import PrivateDirectory
     from sarit.search.ports import ShardEngine
 
 _log = logging.getLogger("sarit.search")
@@ -63,6 +64,7 @@ class SearchSite:
         self._env = env
         self._directory = directory
         self._made: Path | None = None
+        self._private: PrivateDirectory | None = None  # that one, if it is among temporary files
         self._making = threading.Lock()
         self._engine: ShardEngine | None = None
 
@@ -86,9 +88,10 @@ class SearchSite:
             if self._made is None:
                 if self._directory:
                     self._made = Path(self._directory) / "search"
-                    _clear(self._made)
+                    private_directory.clear(self._made)
                 else:
-                    self._made = Path(tempfile.mkdtemp(prefix="sarit-search-"))
+                    self._private = private_directory.make(self._env.files)
+                    self._made = self._private.path
             made = self._made
         self._env.files.make_dirs(str(made / name))
         return made / name
@@ -140,28 +143,14 @@ class SearchSite:
 
     async def close(self) -> None:
         """Remove the directory."""
-        made, self._made = self._made, None
+        made, private = self._made, self._private
+        self._made = self._private = None
         if made is not None:
             worker = self._env.threads.worker("search-close")
             try:
-                await worker.run(lambda: _remove(made))
+                await worker.run(partial(private_directory.remove, made) if private is None else private.remove)
             finally:
                 await worker.close()
-
-
-def _remove(directory: Path) -> None:
-    with suppress(OSError):  # a search that still runs may write there; the next process removes it
-        _clear(directory)
-        directory.rmdir()
-
-
-def _clear(directory: Path) -> None:
-    """Remove what an earlier process has left in a directory."""
-    for folder, folders, files in os.walk(directory, topdown=False):
-        for name in files:
-            (Path(folder) / name).unlink(missing_ok=True)
-        for name in folders:
-            (Path(folder) / name).rmdir()
 
 
 class TableRows:
