@@ -201,6 +201,7 @@ LINK_RELEASE_SECONDS: Final = 10.0
 MAX_SHARD_LISTS: Final = 64  # lists of the closed shards of an index that a controller keeps
 # How long a controller asks nothing of another one that did not answer for its shards.
 HOLDER_RETRY_SECONDS: Final = 10.0
+HOLDER_ECHO_SECONDS: Final = 2.0  # of silence of another controller, before it is asked whether it is there, and after
 MAX_SEARCH_SECONDS: Final = 30.0  # of one search
 SEARCH_SHARDS_AT_ONCE: Final = 8  # of one search: some wait for their files while others are searched
 MAX_SHARDS_ASKED: Final = 10_000  # of one search

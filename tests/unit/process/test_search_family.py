@@ -18,6 +18,7 @@ from sarit.core.keyspace import KeyRange
 from sarit.core.names import SegmentId
 from sarit.env.real import real_env
 from sarit.process.search import family as family_module
+from sarit.process.search import other_controllers
 from sarit.process.search.family import SearchFamily
 from sarit.process.search.messages import cut_of
 from sarit.process.search.other_controllers import OtherControllers
@@ -478,6 +479,22 @@ def test_controller_that_is_gone_is_done_without(tmp_path):
             # A refusal of the search itself is the answer.
             with pytest.raises(Invalid, match="user"):
                 await cluster.families[2].search(request("usr:alice"))
+
+    run(tmp_path, work)
+
+
+def test_controller_that_says_nothing_is_done_without(tmp_path, monkeypatch):
+    monkeypatch.setattr(other_controllers, "HOLDER_ECHO_SECONDS", 0.1)
+
+    async def work(place):
+        await grown(place)
+        async with Cluster(place, 2) as cluster:
+            alone = await place.search("word1")
+            mute = await asyncio.get_running_loop().create_server(asyncio.Protocol, "127.0.0.1", 0)
+            cluster.addresses.append(mute.sockets[0].getsockname())
+            assert await cluster.families[0].search(request("word1")) == alone
+            assert cluster.addresses[2] not in cluster.families[0]._others.present()
+            mute.close()
 
     run(tmp_path, work)
 

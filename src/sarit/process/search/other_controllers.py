@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from sarit.controller.authorized_caller import current_login
 from sarit.core.errors import Invalid, Unavailable
-from sarit.process.limits import HOLDER_RETRY_SECONDS, MAX_SEARCH_SECONDS
+from sarit.process.limits import HOLDER_ECHO_SECONDS, HOLDER_RETRY_SECONDS, MAX_SEARCH_SECONDS
 from sarit.rpc.channel import CallLost, Channel
 from sarit.rpc.search_methods import SEARCH
 from sarit.rpc.status import CallFailed, Status
@@ -60,7 +60,9 @@ class OtherControllers:
         Raises Invalid: the search itself is refused; Unavailable: this controller cannot answer, another one may."""
         if (channel := self._channels.get(address)) is None:
             tls = self._security.own_tls()
-            channel = self._channels[address] = Channel(*address, tls=None if tls is None else tls.context())
+            # A process that is paused, or a machine without power, closes no connection.
+            context = None if tls is None else tls.context()
+            channel = self._channels[address] = Channel(*address, HOLDER_ECHO_SECONDS, context)
         login = current_login.get()
         metadata = {} if login is None else {"authorization": login}
         try:
