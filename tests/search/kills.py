@@ -19,30 +19,25 @@ import time
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from sarit.client import aio
 from sarit.core.errors import SaritError
 from sarit.core.names import StreamName
-from sarit.search.batch_index import BatchIndex, places
-from sarit.search.document_maker import DocumentMaker
 from sarit.search.mapping import Mapping
-from sarit.search.query_parser import parse_query
 from sarit.search.settings import SEARCH_JOB, SEARCH_KIND, SearchSettings
 from tests.nodes import RunningNode, consecutive_ports
+from tests.search.scanned import answered, expected
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 STREAM: Final = StreamName("app", "lines")
 FLUSH_LINES: Final = 2000
-PAGE_HITS: Final = 1000
 MOST_HITS: Final = 30_000  # of a drawn query
 CATCH_UP_SECONDS: Final = 900.0
 KILL_SECONDS: Final = 3.0  # from one kill to the next, about
 _WORD: Final = re.compile(r"[^\W_]+")
-
-Place = tuple[int, int]
 
 
 def corpus(count: int) -> Iterator[str]:
@@ -133,36 +128,10 @@ async def wait_until_indexed(client: aio.Client) -> None:
         await asyncio.sleep(0.5)
 
 
-async def expected(client: aio.Client, texts: list[str]) -> tuple[int, list[set[Place]]]:
-    """Return how many events the stream has, and the places of those that each query matches, by reading them all."""
-    bound = [parse_query(text, Mapping()) for text in texts]
-    found: list[set[Place]] = [set() for _ in texts]
-    maker, count = DocumentMaker(Mapping()), 0
-    batch = await client.stream(STREAM).batch("head", "tail")
-    async for part in batch.arrow_batches():
-        rows: list[dict[str, Any]] = part.to_pylist()
-        count += len(rows)
-        index = BatchIndex([maker.document(row["event"]) for row in rows])
-        for places_of, query in zip(found, bound, strict=True):
-            places_of.update((rows[at]["segment"], rows[at]["offset"]) for at in places(index.match(query)))
-    return count, found
-
-
-async def answered(client: aio.Client, text: str) -> list[Place]:
-    """Return the places that the index answers, page by page."""
-    found, page = [], b""
-    while True:
-        result = await client.search(STREAM, text, limit=PAGE_HITS, page=page, events=False)
-        found += [(hit.segment.packed, hit.offset) for hit in result.hits]
-        page = result.page
-        if not page or len(found) > MOST_HITS:
-            return found
-
-
 async def compare(client: aio.Client, lines: list[str], draw: random.Random, count: int) -> tuple[int, int, list[str]]:
     """Return how many events and hits there were, and what differs."""
     texts = [*queries(lines, draw, count), "*"]
-    events, wanted = await expected(client, texts)
+    events, wanted = await expected(client, STREAM, Mapping(), texts)
     problems, hits = [], 0
     for text, places_of in zip(texts, wanted, strict=True):
         if len(places_of) > MOST_HITS:
@@ -171,7 +140,7 @@ async def compare(client: aio.Client, lines: list[str], draw: random.Random, cou
             if total != len(places_of):
                 problems.append(f"{text}: the index has {total} events, the stream {len(places_of)}")
             continue
-        found = await answered(client, text)
+        found = await answered(client, STREAM, text, MOST_HITS)
         hits += len(found)
         if len(found) != len(set(found)):
             problems.append(f"{text}: {len(found) - len(set(found))} events twice")
