@@ -8,9 +8,10 @@ is in the same ZooKeeper.  When it is deleted, the bookies collect entries and f
 from __future__ import annotations
 
 import asyncio
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
+from unittest.mock import patch
 
 from sarit.coordination.map_register import MAP
 from sarit.coordination.memory import CoordinationFaults, MemoryCoordination
@@ -245,14 +246,10 @@ def shorter_pauses(share: float) -> Iterator[None]:
         (chain_register, "LEDGER_DELETION_SECONDS"), (writing, "LEDGER_PROOF_SECONDS"),
         (owned, "LEDGER_PROOF_INTERVAL_SECONDS"),
     ]  # fmt: skip
-    before = [(module, name, getattr(module, name)) for module, name in names]
-    for module, name, value in before:
-        setattr(module, name, value * share)
-    try:
+    with ExitStack() as stack:
+        for module, name in names:
+            stack.enter_context(patch.object(module, name, getattr(module, name) * share))
         yield
-    finally:
-        for module, name, value in before:
-            setattr(module, name, value)
 
 
 __all__ = ["BookKeeperServices", "Connected", "Drawn", "Services", "SharedServices", "shorter_pauses"]
