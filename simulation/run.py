@@ -256,9 +256,9 @@ class Run:
             + self.streams.acked_events
             + len(self.retention.sent)
             + self.reader_group.acked_events
-            + self.table_jobs.acked_events
+            + self.table_jobs.stream.acked_events
             + self.table_jobs.commits
-            + self.search_users.acked_events
+            + self.search_users.stream.acked_events
         )
         tables = len(self.history.table.updates) + len(self.history.table.reads)
         notes = sum(map(len, self.event_time.history.notes.values()))

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from checkers.graph import Graph
     from sarit.client.reader.reader import EventReader
+    from sarit.core.cuts import StreamCut
     from simulation.cluster import Cluster
 
 T = TypeVar("T")
@@ -88,6 +89,11 @@ def _followers(graph: Graph, segment: SegmentId) -> Iterator[SegmentId]:
     for later, before in graph.predecessors.items():
         if segment.packed in before:
             yield SegmentId.unpack(later)
+
+
+def packed(cut: StreamCut) -> dict[int, int]:
+    """The offsets of a cut by packed segments, as checkers know them."""
+    return {segment.packed: offset for segment, offset in cut.positions.items()}
 
 
 async def next_rows(reader: EventReader, timeout: float) -> list[tuple[int, int, bytes, float]] | None:

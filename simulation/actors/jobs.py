@@ -8,9 +8,10 @@ in a save leaves its outcome unknown.
 from __future__ import annotations
 
 import asyncio
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
+from unittest.mock import patch
 
 from checkers import jobs as checker
 from checkers.jobs import FENCED, SAVED, Began, JobHistory, Saving
@@ -20,17 +21,17 @@ from sarit.core.errors import Exists, Fenced, Invalid, NotFound, SaritError, Una
 from sarit.core.names import SegmentId, StreamName
 from sarit.core.policies import ScalingPolicy, StreamConfig
 from sarit.process import worker_role
+from simulation.actors.controllers import await_controller, in_process
 from simulation.actors.readers import now
-from simulation.actors.schemas import running_controller
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable
+    from contextlib import AbstractContextManager
 
     from checkers.log import Violation
     from sarit.controller.assembly import Controller
     from sarit.controller.jobs import Job, Runner, Save
     from simulation.cluster import Cluster
-    from simulation.world import Process
 
 KIND: Final = "count"
 LAST: Final = 6
@@ -151,39 +152,17 @@ class JobUser:
                 self._cluster.trace.note("job user", repr(error))
             await asyncio.sleep(0.1)
 
-    async def _place(self) -> tuple[Process, Controller]:
-        while True:
-            place = running_controller(self._cluster, self._rng)
-            if place is not None:
-                return place
-            await asyncio.sleep(0.05)
-
     async def _in_process(self, call: Callable[[Controller], Awaitable[Any]]) -> Any:
         """Make a call in the process of a controller.  Raises Unavailable when none runs, or when it dies."""
-        process, controller = await self._place()
-        task = process.spawn(_called(call, controller), f"{self._name} at {process.machine.address}")
-        await self._cluster.ended_or_dead(process, task)
-        if process.dead or task.cancelled():
-            raise Unavailable("the process has died")
-        return task.result()
+        process, controller = await await_controller(self._cluster, self._rng)
+        return await in_process(self._cluster, process, lambda: call(controller), self._name)
 
 
-async def _called(call: Callable[[Controller], Awaitable[Any]], controller: Controller) -> Any:
-    return await call(controller)
-
-
-@contextmanager
-def shorter_job_pauses() -> Iterator[None]:
+def shorter_job_pauses() -> AbstractContextManager[object]:
     """The pauses of workers, shortened: a run waits for progress no longer than they are."""
-    names = {"JOB_HOLDER_GRACE_SECONDS": _GRACE_SECONDS, "MAX_JOB_RETRY_SECONDS": _MAX_RETRY_SECONDS}
-    before = {name: getattr(worker_role, name) for name in names}
-    for name, value in names.items():
-        setattr(worker_role, name, value)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            setattr(worker_role, name, value)
+    return patch.multiple(
+        worker_role, JOB_HOLDER_GRACE_SECONDS=_GRACE_SECONDS, MAX_JOB_RETRY_SECONDS=_MAX_RETRY_SECONDS
+    )
 
 
 __all__ = ["JobUsers", "shorter_job_pauses"]

@@ -23,9 +23,8 @@ from sarit.lake.settings import IcebergSettings, decode_settings
 from sarit.process.jobs.stream_source import StreamSource
 from sarit.schemas.payloads import Rows
 from sarit.serializers.payload_columns import binary_columns
-from simulation.actors.clients import SCOPE, connect_client, retry_forever, scale_now_and_then
-from simulation.actors.readers import now
-from simulation.events import body
+from simulation.actors.clients import SCOPE, packed, retry_forever
+from simulation.actors.job_streams import JobStream
 from simulation.lake_tables import Catalog, MemoryTables
 
 if TYPE_CHECKING:
@@ -36,23 +35,18 @@ if TYPE_CHECKING:
     from checkers.log import Violation
     from sarit.client.aio import Client
     from sarit.controller.jobs import Job, Runner, Save
-    from sarit.core.cuts import StreamCut
     from simulation.cluster import Cluster
     from simulation.world import Process
 
 STREAM: Final = StreamName(SCOPE, "tabled")
 KIND: Final = "simulated-table"
 _SETTINGS: Final = IcebergSettings("lake.app.tabled", interval_seconds=1)
-_KEYS: Final = 5
 _DEAD_ONE_IN: Final = 7
-_EVENTS: Final = 120
-_PAUSE_SECONDS: Final = 2.0
 _FAULTS: Final = 0.05  # of the requests to the catalog and to files
 _FAULTS_OF_COMMITS: Final = 0.5
 _FAULTS_OF: Final = {
     "append": ("before", "after", "refused", "later"), "create": ("before", "after"), "evolve": ("before", "after"),
 }  # fmt: skip
-_CONVERGE_SECONDS: Final = 120.0
 
 
 class LettersOfSeven:
@@ -98,23 +92,23 @@ class TableJobs:
         self._rng = cluster.rng("catalog")
         self._quiet = False
         self.history = TableHistory()
-        self.acked_events = 0
+        self.stream = JobStream(cluster, STREAM, "tabled", "table writer")
         if self.on:
             cluster.job_kinds[KIND] = self._runner
 
     def __repr__(self) -> str:
-        return f"<TableJobs, {self.acked_events} events, {self.catalog!r}>"
+        return f"<TableJobs, {self.stream!r}, {self.catalog!r}>"
 
     def start(self) -> tuple[list[asyncio.Task[Any]], list[asyncio.Task[Any]]]:
         """Tasks that end by themselves, and tasks to cancel."""
         if not self.on:
             return [], []
-        spawn = self.cluster.spawn
-        work = [
-            spawn(self._create(), "table job"), spawn(self._write(), "table writer"),
-            spawn(self._scale(), "table scaler"),
-        ]  # fmt: skip
-        return work, [spawn(self._maintain(), "maintenance of tables")]
+        work = self.stream.start(self._create)
+        return work, [self.cluster.spawn(self._maintain(), "maintenance of tables")]
+
+    async def _create(self, client: Client) -> None:
+        await client.stream(STREAM).create_job(KIND, _SETTINGS.encode())
+        self.cluster.trace.probe("table_job_created")
 
     @property
     def commits(self) -> int:
@@ -164,38 +158,6 @@ class TableJobs:
             await worker.close()
             await client.close()
 
-    # -- clients ----------------------------------------------------------------------------------------
-
-    async def _client(self) -> Client:
-        client = await connect_client(self.cluster)
-        await retry_forever(lambda: client.create_stream(STREAM, segments=2))
-        return client
-
-    async def _create(self) -> None:
-        client = await self._client()
-        settings = _SETTINGS.encode()
-        await retry_forever(lambda: client.stream(STREAM).create_job(KIND, settings))
-        self.cluster.trace.probe("table_job_created")
-        await client.close()
-
-    async def _write(self) -> None:
-        client, options = await self._client(), self.cluster.options
-        rng = self.cluster.rng("table writer")
-        writer = client.writer(STREAM)
-        for number in range(1, _EVENTS + 1):
-            writer.write(body(1, number, rng.randrange(options.event_bytes)), f"key-{rng.randrange(_KEYS)}")
-            if rng.randrange(6) == 0 or number == _EVENTS:
-                await retry_forever(writer.flush)
-                self.acked_events = number
-                await asyncio.sleep(rng.random() * _PAUSE_SECONDS)
-        await writer.close()
-        await client.close()
-
-    async def _scale(self) -> None:
-        client = await self._client()
-        await scale_now_and_then(self.cluster, client, STREAM, "tabled", times=(0, 1, 2), pause=4, segments=(1, 4))
-        await client.close()
-
     # -- after the faults -------------------------------------------------------------------------------
 
     async def converge(self) -> None:
@@ -203,28 +165,20 @@ class TableJobs:
         if not self.on:
             return
         self._quiet = True
-        client = await self._client()
+        client = await self.stream.client()
         await retry_forever(lambda: client.seal_stream(STREAM))
-        until = now() + _CONVERGE_SECONDS
-        while now() < until:
-            jobs = await retry_forever(client.stream(STREAM).jobs)
-            if all(job.done for job in jobs):
-                break
-            await asyncio.sleep(1.0)
-        else:
-            self.cluster.failures.append(f"liveness: the table job is not done: {jobs}")
+
+        async def done() -> bool:
+            return all(job.done for job in await retry_forever(client.stream(STREAM).jobs))
+
+        await self.stream.wait(client, done, "the table job is not done")
         await self._read(client)
         await client.close()
 
     async def _read(self, client: Client) -> None:
         history = self.history
-        history.head = _packed(await client.stream_cut_head(STREAM))
-        batch = await client.stream(STREAM).batch("head", "tail")
-        history.events = {
-            (row["segment"], row["offset"]): row["event"]
-            async for found in batch.arrow_batches()
-            for row in found.to_pylist()
-        }
+        history.head = packed(await client.stream_cut_head(STREAM))
+        history.events = await self.stream.events(client)
         history.commits, history.letters, history.deleted = [], [], []
         for commit in self.catalog.commits:
             files = self.catalog.files
@@ -235,17 +189,13 @@ class TableJobs:
                 self.cluster.trace.probe("table_dead_letters")
                 history.letters.append((number, [((row["segment"], row["offset"]), row["raw"]) for row in rows]))
                 continue
-            start, end = (_packed(parse_cut(commit.summary[name])) for name in (cuts.CUT_FROM, cuts.CUT_TO))
+            start, end = (packed(parse_cut(commit.summary[name])) for name in (cuts.CUT_FROM, cuts.CUT_TO))
             places = [((row["sarit"]["segment"], row["sarit"]["offset"]), row["value"]) for row in rows]
             history.commits.append(TableCommit(number, start, end, places))
 
     def check(self) -> list[Violation]:
         """All violations."""
         return checker.check(self.history) if self.on and self.history.head else []
-
-
-def _packed(cut: StreamCut) -> dict[int, int]:
-    return {segment.packed: offset for segment, offset in cut.positions.items()}
 
 
 __all__ = ["KIND", "STREAM", "LettersOfSeven", "TableJobs", "is_dead"]

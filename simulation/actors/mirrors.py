@@ -31,8 +31,8 @@ from sarit.mirror.values import LinkIdentity, MirrorStatus
 from sarit.process.job_kinds import JobStatistics
 from sarit.process.jobs.link import runner
 from simulation.actors.clients import SCOPE, connect_client
+from simulation.actors.controllers import in_process, running_controller
 from simulation.actors.readers import now
-from simulation.actors.schemas import running_controller
 from simulation.actors.streams import STREAM
 from simulation.cluster import CONTROLLER_PORT, Cluster
 from simulation.events import HEAD_BYTES, parse
@@ -190,15 +190,7 @@ class Mirrors:
         if place is None:
             raise Unavailable("no process runs")
         process, controller = place
-
-        async def called() -> Any:
-            return await call(controller)
-
-        task = process.spawn(called(), f"mirrors at {process.machine.address}")
-        await cluster.ended_or_dead(process, task)
-        if process.dead or task.cancelled():
-            raise Unavailable("the process has died")
-        return task.result()
+        return await in_process(cluster, process, lambda: call(controller), "mirrors")
 
     async def _observe(self) -> None:
         """Look at the mirror now and then, until cancelled."""

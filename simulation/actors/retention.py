@@ -22,6 +22,7 @@ from simulation.actors.clients import (
     connect_client,
     discover_segments,
     next_rows,
+    packed,
     retry_forever,
     scale_now_and_then,
 )
@@ -206,7 +207,7 @@ class RetentionActors:
                 most = sum(info.end_offset - head.positions.get(s, 0) for s, info in infos.items())
         except SaritError as error:
             self.cluster.trace.note("retention observer", repr(error))
-        cut = {segment.packed: offset for segment, offset in head.positions.items()}
+        cut = packed(head)
         self.history.heads.append(Head(begun, ended, cut, most))
         return most
 
@@ -252,7 +253,7 @@ class RetentionActors:
 
     async def _head(self, client: Client) -> Cut:
         head = await retry_forever(lambda: client.stream_cut_head(STREAM))
-        return {segment.packed: offset for segment, offset in head.positions.items()}
+        return packed(head)
 
     async def _release(self, client: Client, positions: dict[SegmentId, int]) -> None:
         """Release everything before a position."""

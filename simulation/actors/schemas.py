@@ -22,15 +22,13 @@ from sarit.registry.registry import Registry
 from sarit.registry.values import GroupName, NewSchema
 from sarit.schemas.compatibility import Policy, PolicyName
 from sarit.schemas.definitions import Kind
+from simulation.actors.controllers import await_controller, in_process
 from simulation.actors.readers import now, within_deadline
-from simulation.fleet import Fleet
 
 if TYPE_CHECKING:
-    import random
     from collections.abc import Awaitable, Callable, Hashable, Sequence
 
     from checkers.log import Violation
-    from sarit.controller.assembly import Controller
     from simulation.cluster import Cluster
     from simulation.world import Process
 
@@ -75,12 +73,9 @@ class SchemaUsers:
         """Record a call that ended now, or whose outcome stays unknown.  `group`: empty for one by an id alone."""
         self.calls.append(Call(process, group, action, answer, begun, inf if answer is UNKNOWN else now()))
 
-    def place(self) -> tuple[Process, Registry] | None:
-        """A controller that runs: its process and its registry; None: none does."""
-        found = running_controller(self.cluster, self._rng)
-        if found is None:
-            return None
-        process, controller = found
+    async def place(self) -> tuple[Process, Registry]:
+        """A controller that runs: its process and its registry, as soon as there is one."""
+        process, controller = await await_controller(self.cluster, self._rng)
         if process not in self._registries:
             self._registries[process] = Registry(controller.catalog.tables, process.env)
         return process, self._registries[process]
@@ -88,25 +83,6 @@ class SchemaUsers:
 
 def _model(_: Hashable, __: Sequence[Call]) -> register.Model:
     return GroupOfSchemas()
-
-
-def running_controllers(cluster: Cluster) -> list[tuple[Process, Controller]]:
-    """The controllers that have started, and their processes."""
-    if not isinstance(cluster, Fleet):
-        process = cluster.machine.process
-        return [] if process is None or cluster.node is None else [(process, cluster.node.controller)]
-    return [
-        (one.machine.process, one.controller.controller)
-        for one in cluster.controllers
-        if one.machine.process is not None and one.controller is not None
-    ]
-
-
-def running_controller(cluster: Cluster, rng: random.Random) -> tuple[Process, Controller] | None:
-    """A controller that has started, and its process; None: there is none."""
-    running = running_controllers(cluster)
-    # One node is not drawn.
-    return rng.choice(running) if isinstance(cluster, Fleet) and running else next(iter(running), None)
 
 
 def schema_of(name: str) -> NewSchema:
@@ -239,19 +215,8 @@ class SchemaUser:
 
     async def _in_process(self, call: Callable[[Registry], Awaitable[Any]]) -> Any:
         """Make a call in the process of a controller.  Raises Unavailable when none runs, or when it dies."""
-        process, registry = await self._place()
-        task = process.spawn(_called(call, registry), f"{self._name} at {process.machine.address}")
-        await self._cluster.ended_or_dead(process, task)
-        if process.dead or task.cancelled():
-            raise Unavailable("the process has died")
-        return task.result()
-
-    async def _place(self) -> tuple[Process, Registry]:
-        while True:
-            place = self._users.place()
-            if place is not None:
-                return place
-            await asyncio.sleep(0.05)
+        process, registry = await self._users.place()
+        return await in_process(self._cluster, process, lambda: call(registry), self._name)
 
 
 _CHANGES: Final = ("register", "delete", "delete group")
@@ -260,10 +225,6 @@ _ABSENT: Final = {
     Missing.SCHEMA: MISSING,
     Missing.DELETED_GROUP: DELETED, Missing.DELETED_VERSION: DELETED,
 }  # fmt: skip
-
-
-async def _called(call: Callable[[Registry], Awaitable[Any]], registry: Registry) -> Any:
-    return await call(registry)
 
 
 async def _until_known(call: Callable[[], Awaitable[Any]]) -> None:

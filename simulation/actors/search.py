@@ -12,6 +12,7 @@ import asyncio
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from unittest.mock import patch
 
 from checkers import search as checker
 from checkers.search import IndexHistory, IndexView
@@ -31,10 +32,9 @@ from sarit.search.query import ALL_TEXT, Everything
 from sarit.search.settings import SearchSettings, decode_settings
 from sarit.search.shard_files import download, read_file
 from sarit.search.state import IndexState, decode_shards
-from simulation.actors.clients import SCOPE, connect_client, retry_forever, scale_now_and_then
-from simulation.actors.readers import now
-from simulation.actors.schemas import running_controller, running_controllers
-from simulation.events import body
+from simulation.actors.clients import SCOPE, packed, retry_forever
+from simulation.actors.controllers import in_process, running_controller, running_controllers
+from simulation.actors.job_streams import EVENTS, JobStream
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from sarit.client.aio import Client
     from sarit.controller.assembly import Controller
     from sarit.controller.jobs import Job, Runner, Save
-    from sarit.core.cuts import StreamCut
     from sarit.search.ports import Blobs
     from sarit.search.state import Shard
     from simulation.cluster import Cluster
@@ -54,12 +53,8 @@ KIND: Final = "simulated-index"
 _KEY: Final = JobKey(KIND, STREAM, "index")
 _SETTINGS: Final = SearchSettings(FieldMapping(), interval_seconds=1)
 _DIRECTORY: Final = Path("/indexes")
-_KEYS: Final = 5
-_EVENTS: Final = 120
-_PAUSE_SECONDS: Final = 2.0
 _SEARCH_SECONDS: Final = 3.0
 _READ_SECONDS: Final = 2.0
-_CONVERGE_SECONDS: Final = 120.0
 _ALL_TIME: Final = 1 << 62
 
 
@@ -87,25 +82,25 @@ class SearchUsers:
         self.on = cluster.options.searched
         self.history = IndexHistory()
         self._seen: list[tuple[int, IndexView]] = []  # by the version of the job's row
-        self.acked_events = 0
+        self.stream = JobStream(cluster, STREAM, "searched", "writer of searched events")
         self._rng = cluster.rng("searches")
         self._directories = 0
         if self.on:
             cluster.job_kinds[KIND] = self._runner
 
     def __repr__(self) -> str:
-        return f"<SearchUsers, {self.acked_events} events, {len(self._seen)} views>"
+        return f"<SearchUsers, {self.stream!r}, {len(self._seen)} views>"
 
     def start(self) -> tuple[list[asyncio.Task[Any]], list[asyncio.Task[Any]]]:
         """Tasks that end by themselves, and tasks to cancel."""
         if not self.on:
             return [], []
-        spawn = self.cluster.spawn
-        work = [
-            spawn(self._create(), "index job"), spawn(self._write(), "writer of searched events"),
-            spawn(self._scale(), "scaler of searched events"),
-        ]  # fmt: skip
-        return work, [spawn(self._search_repeatedly(), "searches")]
+        work = self.stream.start(self._create)
+        return work, [self.cluster.spawn(self._search_repeatedly(), "searches")]
+
+    async def _create(self, client: Client) -> None:
+        await client.stream(STREAM).create_job(KIND, _SETTINGS.encode(), _KEY.name)
+        self.cluster.trace.probe("index_job_created")
 
     # -- in the processes of the node ----------------------------------------------------------------------
 
@@ -160,12 +155,8 @@ class SearchUsers:
         if place is None:
             return None
         process, controller = place
-        task = process.spawn(self._view(process, controller), f"search at {process.machine.address}")
-        await self.cluster.ended_or_dead(process, task)
-        if process.dead or task.cancelled():
-            return None
         try:
-            found: tuple[int, IndexView] | None = task.result()
+            found = await in_process(self.cluster, process, lambda: self._view(process, controller), "search")
         except Unavailable:
             return None
         except SaritError as error:
@@ -190,7 +181,7 @@ class SearchUsers:
         if state.growing is not None:
             shards.append(state.growing)
         places = [place for shard in shards for place in await self._places(process, blobs, shard)]
-        return found.version, IndexView(_packed(state.cut), places)
+        return found.version, IndexView(packed(state.cut), places)
 
     async def _places(self, process: Process, blobs: Blobs, shard: Shard) -> list[tuple[int, int]]:
         env, directory = process.env, self._directory()
@@ -198,44 +189,12 @@ class SearchUsers:
         try:
             await download(blobs, shard.files, directory, env.files, worker)
             reader = await worker.run(lambda: engine.open(directory, shard.mapping))
-            question = ShardQuestion(Everything(), -_ALL_TIME, _ALL_TIME, limit=10 * _EVENTS)
+            question = ShardQuestion(Everything(), -_ALL_TIME, _ALL_TIME, limit=10 * EVENTS)
             answer = await worker.run(lambda: reader.search(question))
             await worker.run(lambda: engine.discard(directory))
         finally:
             await worker.close()
         return [(hit.place.segment, hit.place.offset) for hit in answer.hits]
-
-    # -- clients ----------------------------------------------------------------------------------------
-
-    async def _client(self) -> Client:
-        client = await connect_client(self.cluster)
-        await retry_forever(lambda: client.create_stream(STREAM, segments=2))
-        return client
-
-    async def _create(self) -> None:
-        client = await self._client()
-        settings = _SETTINGS.encode()
-        await retry_forever(lambda: client.stream(STREAM).create_job(KIND, settings, _KEY.name))
-        self.cluster.trace.probe("index_job_created")
-        await client.close()
-
-    async def _write(self) -> None:
-        client, options = await self._client(), self.cluster.options
-        rng = self.cluster.rng("writer of searched events")
-        writer = client.writer(STREAM)
-        for number in range(1, _EVENTS + 1):
-            writer.write(body(1, number, rng.randrange(options.event_bytes)), f"key-{rng.randrange(_KEYS)}")
-            if rng.randrange(6) == 0 or number == _EVENTS:
-                await retry_forever(writer.flush)
-                self.acked_events = number
-                await asyncio.sleep(rng.random() * _PAUSE_SECONDS)
-        await writer.close()
-        await client.close()
-
-    async def _scale(self) -> None:
-        client = await self._client()
-        await scale_now_and_then(self.cluster, client, STREAM, "searched", times=(0, 1, 2), pause=4, segments=(1, 4))
-        await client.close()
 
     # -- after the faults -------------------------------------------------------------------------------
 
@@ -243,21 +202,16 @@ class SearchUsers:
         """Wait until the whole stream is in the index, and read both."""
         if not self.on:
             return
-        client = await self._client()
-        batch = await client.stream(STREAM).batch("head", "tail")
-        self.history.events = frozenset(
-            {(row["segment"], row["offset"]) async for found in batch.arrow_batches() for row in found.to_pylist()}
-        )
+        client = await self.stream.client()
+        self.history.events = frozenset(await self.stream.events(client))
         self.history.ranges = await retry_forever(lambda: self._ranges())
-        tail, until = _packed(await client.stream_cut_tail(STREAM)), now() + _CONVERGE_SECONDS
-        while now() < until:
+        tail = packed(await client.stream_cut_tail(STREAM))
+
+        async def reached() -> bool:
             found = await self._search()
-            if found is not None and all(found.cut.get(segment, -1) >= offset for segment, offset in tail.items()):
-                break
-            await asyncio.sleep(1.0)
-        else:
-            jobs = await retry_forever(client.stream(STREAM).jobs)
-            self.cluster.failures.append(f"liveness: the index has not reached {tail}: {jobs}")
+            return found is not None and all(found.cut.get(segment, -1) >= offset for segment, offset in tail.items())
+
+        await self.stream.wait(client, reached, f"the index has not reached {tail}")
         await client.close()
 
     async def _ranges(self) -> dict[int, tuple[float, float]]:
@@ -279,31 +233,12 @@ class SearchUsers:
         return checker.check_index(self.history)
 
 
-def _packed(cut: StreamCut) -> dict[int, int]:
-    return {segment.packed: offset for segment, offset in cut.positions.items()}
-
-
 @contextmanager
 def hurried() -> Iterator[None]:
     """Close shards after a few events, and delete garbage after seconds."""
-    patches = [
-        (module, name, getattr(module, name), value)
-        for module in (index_plan, indexer)
-        for name, value in _HURRIED.items()
-        if hasattr(module, name)
-    ]
-    for module, name, _, value in patches:
-        setattr(module, name, value)
-    try:
+    plan = patch.multiple(index_plan, SHARD_HOUR_MS=3000, MIN_SHARD_EVENTS=20)
+    with plan, patch.multiple(indexer, HOUSEKEEPING_SECONDS=2, GARBAGE_SECONDS=3, OLD_BLOB_SECONDS=5):
         yield
-    finally:
-        for module, name, before, _ in patches:
-            setattr(module, name, before)
 
-
-_HURRIED: Final = {
-    "SHARD_HOUR_MS": 3000, "MIN_SHARD_EVENTS": 20,
-    "HOUSEKEEPING_SECONDS": 2, "GARBAGE_SECONDS": 3, "OLD_BLOB_SECONDS": 5,
-}  # fmt: skip
 
 __all__ = ["KIND", "STREAM", "SearchUsers", "hurried"]
