@@ -165,8 +165,8 @@ FIRST_RECORD_STEP_MS: Final = 120_000  # how far back the search goes first: cut
 CLOSE_RECORDS_MS: Final = 1000  # records that are closer to each other are taken for one
 MAX_MEASURED_TABLES: Final = 100  # Iceberg tables that have metrics of their own in one process
 MAX_MEASURED_INDEXES: Final = 100  # indexes for full-text search that have metrics of their own in one process
-MAX_TABLE_PROBLEM_CHARACTERS: Final = 500  # of the error that ended the last run
-# Metrics of a table stay so long after a run has ended: the next one begins earlier, if it is here.
+MAX_RUN_PROBLEM_CHARACTERS: Final = 500  # of the error that ended the last run
+# Metrics of a job stay so long after a run has ended: the next one begins earlier, if it is here.
 SERIES_AFTER_END_SECONDS: Final = 180.0
 # How often snapshots are expired: a quarter of the age at which they are, within these bounds.
 MIN_MAINTENANCE_SECONDS: Final = 15.0

@@ -14,8 +14,8 @@ from sarit.lake.catalogs import Catalogs, open_catalog
 from sarit.lake.problems import FOREIGN, TableProblem, name_in
 from sarit.lake.settings import IcebergSettings
 from sarit.lake.statistics import LakeStatistics
-from sarit.process.job_kinds import JobConfig
-from sarit.process.jobs.iceberg import IcebergJobs, check
+from sarit.process.job_kinds import JobConfig, JobStatistics
+from sarit.process.jobs.iceberg import IcebergJobs, check, runner
 from sarit.process.jobs.iceberg_samples import samples
 from sarit.process.limits import SERIES_AFTER_END_SECONDS
 
@@ -86,9 +86,9 @@ class LateClock:
         return real_env().clock.wall_ms() + 86_400_000
 
 
-def jobs_of(catalogs, clock):
-    env = SimpleNamespace(clock=clock, threads=real_env().threads)
-    return IcebergJobs(SimpleNamespace(env=env, config=JobConfig(catalogs), client=SimpleNamespace(session=None)))
+def world_of(catalogs, clock):
+    env, client = SimpleNamespace(clock=clock, threads=real_env().threads), SimpleNamespace(session=None)
+    return SimpleNamespace(env=env, config=JobConfig(catalogs), client=client, statistics=JobStatistics())
 
 
 def test_old_snapshots_are_removed_by_schedule(tmp_path, monkeypatch):
@@ -105,7 +105,7 @@ def test_old_snapshots_are_removed_by_schedule(tmp_path, monkeypatch):
         table.append(rows, snapshot_properties={"sarit.cut.to": "c"})
 
     async def run():
-        maintaining = asyncio.ensure_future(jobs_of(catalogs, LateClock())._maintain(SETTINGS))
+        maintaining = asyncio.ensure_future(IcebergJobs(world_of(catalogs, LateClock()))._maintain(SETTINGS))
         async with asyncio.timeout(30):
             while len(table.refresh().metadata.snapshots) > 1:
                 assert not maintaining.done()
@@ -119,10 +119,11 @@ def test_old_snapshots_are_removed_by_schedule(tmp_path, monkeypatch):
 
 def test_metrics_of_a_table_end_some_time_after_its_last_run_here():
     clock = LateClock()
-    jobs = jobs_of(Catalogs({}), clock)
+    world = world_of(Catalogs({}), clock)
+    run, (samples_now,) = runner(world), world.statistics.sources
     job = SimpleNamespace(key=SimpleNamespace(stream=StreamName("shop", "orders")), settings=b"{}", state=b"")
     with pytest.raises(Invalid, match="name no table"):
-        asyncio.run(jobs.run(job, None))
-    assert ("sarit_iceberg_stopped", ("shop/orders", "other"), 1) in list(jobs.samples())
+        asyncio.run(run(job, None))
+    assert ("sarit_iceberg_stopped", ("shop/orders", "other"), 1) in list(samples_now())
     clock.now = SERIES_AFTER_END_SECONDS + 1
-    assert list(jobs.samples()) == []
+    assert list(samples_now()) == []

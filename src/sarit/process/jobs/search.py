@@ -6,30 +6,23 @@ stream that is sealed keeps its job: shards of truncated events have to be dropp
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import suppress
-from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from sarit.core.errors import Fenced, Invalid, SaritError, Unavailable
+from sarit.core.errors import Invalid, Unavailable
 from sarit.core.extras import require
-from sarit.core.texts import cut_text
+from sarit.process.jobs.measured_jobs import MeasuredJobs
 from sarit.process.jobs.search_samples import samples
-from sarit.process.limits import MAX_TABLE_PROBLEM_CHARACTERS, SERIES_AFTER_END_SECONDS
 from sarit.search.progress import texts_of
 from sarit.search.settings import SEARCH_JOB, decode_settings
 from sarit.search.state import IndexState
 from sarit.search.statistics import IndexStatistics
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-    from sarit.admin.exposition import Sample
     from sarit.controller.jobs import Job, JobKey, Runner, Save
-    from sarit.core.cuts import StreamCut
-    from sarit.core.names import StreamName
     from sarit.env.ports import Worker
     from sarit.process.job_kinds import JobConfig, JobWorld
     from sarit.search.growing_slots import GrowingSlots
@@ -53,17 +46,9 @@ def describe(state: bytes) -> dict[str, str]:
 
 def runner(world: JobWorld) -> Runner:
     """Return what runs the jobs of this kind, and add their metrics to those of the process."""
-    jobs = SearchJobs(world)
+    jobs = MeasuredJobs(world, SearchJobs(world).index, IndexStatistics, samples, IndexState.decode, decode_settings)
     world.statistics.add(jobs.samples)
     return jobs.run
-
-
-@dataclass(slots=True)
-class _Measured:
-    """The counters of one stream's index in this process.  `ended`: when its last run ended; None: it runs."""
-
-    counters: IndexStatistics = field(default_factory=IndexStatistics)
-    ended: float | None = None
 
 
 class SearchJobs:
@@ -71,52 +56,14 @@ class SearchJobs:
 
     def __init__(self, world: JobWorld) -> None:
         self._world = world
-        self._measured: dict[StreamName, _Measured] = {}
         self._runs = 0
         self._slots: GrowingSlots | None = None  # of all indexes, once there is one
 
     def __repr__(self) -> str:
-        return f"<SearchJobs, {len(self._measured)} indexes>"
+        return f"<SearchJobs, {self._runs} runs>"
 
-    def samples(self) -> Iterator[Sample]:
-        """Yield the metrics of the indexes; of one that another process has taken, not for long."""
-        clock = self._world.env.clock
-        oldest = clock.monotonic() - SERIES_AFTER_END_SECONDS
-        for stream in [s for s, each in self._measured.items() if each.ended is not None and each.ended < oldest]:
-            del self._measured[stream]
-        yield from samples({stream: each.counters for stream, each in self._measured.items()}, clock.wall_ms())
-
-    async def run(self, job: Job, save: Save) -> None:
+    async def index(self, job: Job, save: Save, statistics: IndexStatistics) -> None:
         """Keep the index of a stream until another worker has the job.  Raises what `Indexer.run` raises."""
-        stream = job.key.stream
-        measured = self._measured.setdefault(stream, _Measured())
-        measured.ended = None
-        try:
-            await self._index(job, save, measured.counters)
-        except (Fenced, asyncio.CancelledError):
-            self._measured.pop(stream, None)
-            raise
-        except SaritError as error:
-            await self._note_lag(job, measured.counters)
-            measured.counters.problem = cut_text(str(error), MAX_TABLE_PROBLEM_CHARACTERS)
-            raise
-        finally:
-            measured.ended = self._world.env.clock.monotonic()
-
-    async def _note_lag(self, job: Job, counters: IndexStatistics) -> None:
-        """Note how far an index is behind, whose job has just failed: perhaps before it could tell."""
-        from sarit.process.jobs.event_source import StreamEvents
-
-        clock = self._world.env.clock
-        with suppress(SaritError):
-            state = IndexState.decode(job.state)
-            source = StreamEvents(self._world.client.session, job.key.stream, clock)
-            cut = state.cut or await source.edge(decode_settings(job.settings).start)
-            counters.lag_bytes = await source.bytes_behind(cut)
-            if counters.lag_bytes and counters.behind_since_ms is None:
-                counters.behind_since_ms = state.committed_ms or clock.wall_ms()
-
-    async def _index(self, job: Job, save: Save, statistics: IndexStatistics) -> None:
         require("search", _NEED)
         worker = self._world.env.threads.worker("search-index")
         self._runs += 1
@@ -156,12 +103,8 @@ class SearchJobs:
         found = await properties.read(world.client.session, stream)
         fields = EventFields(stream_documents(stream, found, world.schemas, world.env.clock))
 
-        async def save_progress(state: bytes, held: StreamCut | None) -> None:
-            await save(state, held)
-            statistics.problem = ""
-
         indexer = Indexer(
             decode_settings(job.settings), source, world.search.blobs, world.search.rows, world.search.engine(),
-            fields, save_progress, world.env, worker, directory, job.state, statistics, self._slots,
+            fields, save, world.env, worker, directory, job.state, statistics, self._slots,
         )  # fmt: skip
         await indexer.run()
