@@ -14,6 +14,7 @@ from sarit.core.names import StreamName
 from sarit.env.real import real_env
 from sarit.process.settings import NodeConfig
 from sarit.process.standalone import open_node
+from sarit.search.field_values import time_of
 from sarit.search.mapping import Field, Kind, Mapping
 from sarit.search.settings import SEARCH_JOB, SEARCH_KIND, SearchSettings
 from tests.limits import HANG_SECONDS
@@ -72,6 +73,37 @@ def test_search_reads_no_more_bytes_of_events_than_its_bound(tmp_path, monkeypat
     found = on_node(tmp_path, work)
     assert [hit.event is not None for hit in found.hits] == [True] * 3 + [False] * 5
     assert found.total == 8
+
+
+def test_index_and_scan_agree_about_times_before_1970(tmp_path):
+    times = ["2023-11-14", "1970-01-01", "1969-12-31T23:59:59.999Z", "1969-07-20T20:17:40Z", "1969-07-20T20:17:39.5Z"]
+    times += ["1850-06-01", "0800-12-25", "9999-12-31"]
+    since = {time: time_of(time) for time in times}
+    bounds = [None, *(since[time] + more for time in times[1:6:2] for more in (0, 1))]
+
+    async def work(_, client):
+        await client.stream(NAME).create_job(SEARCH_KIND, SETTINGS, SEARCH_JOB)
+        await write(client, *(json.dumps({"time": time, "text": "word"}).encode() for time in times))
+        await indexed(client, len(times))
+        for start in bounds:
+            for end in bounds:
+                wanted = {
+                    json.dumps({"time": time, "text": "word"}).encode()
+                    for time, at in since.items()
+                    if (start is None or start <= at) and (end is None or at < end)
+                }
+                for sort in ("newest", "oldest"):
+                    asked = {"start_ms": start, "end_ms": end, "sort": sort, "bucket_ms": 1 << 36}
+                    index = await client.search(NAME, "word", **asked)
+                    scan = await client.search(NAME, "word", **asked, scan=True)
+                    shown = [(hit.time_ms, hit.event) for hit in index.hits]
+                    assert shown == [(hit.time_ms, hit.event) for hit in scan.hits]
+                    assert shown == sorted(shown, reverse=sort == "newest")
+                    assert {event for _, event in shown} == wanted
+                    assert index.total == scan.total == len(wanted)
+                    assert index.histogram == scan.histogram
+
+    on_node(tmp_path, work)
 
 
 def test_search_finds_events_within_the_interval_and_reads_them(tmp_path):

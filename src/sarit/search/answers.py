@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from sarit.core import cuts
 from sarit.core.errors import Invalid
+from sarit.search.field_values import LEAST_KEY, MOST_KEY, time_of_key
 from sarit.search.limits import (
     FACET_FACTOR,
     MAX_FACET_VALUES,
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
 
     Address: TypeAlias = tuple[str, int]
 
-TIE_BITS: Final = 20  # of an order key, below the milliseconds
-LEAST_KEY, MOST_KEY = -(1 << 63), (1 << 63) - 1
 NEWEST, OLDEST, SCORE = "newest", "oldest", "score"
 _FORMAT: Final = 1
 _PAGE: Final = struct.Struct(">BqIqq")
@@ -144,21 +143,10 @@ def _check_number(what: str, value: int, least: int, most: int) -> None:
         raise Invalid(f"{what} is {value}; from {least} to {most} are possible")
 
 
-def first_key(time_ms: int) -> int:
-    """Return the order key before which all events of earlier times are.  Raises Invalid: no time that events have."""
-    if abs(time_ms) > MAX_SEARCH_MS:
-        raise Invalid("a time is milliseconds since 1970")
-    return time_ms << TIE_BITS
-
-
-def time_of(key: int) -> int:
-    """Return the time of an event by its order key, in milliseconds since 1970."""
-    return key >> TIE_BITS
-
-
 def choose(shards: Iterable[Shard], low: int, high: int) -> list[Shard]:
     """Return the shards that may have events with order keys from `low` to before `high`."""
-    return [one for one in shards if one.events and time_of(low) <= one.last_ms and one.first_ms <= time_of(high - 1)]
+    first, last = time_of_key(low), time_of_key(high - 1)
+    return [one for one in shards if one.events and first <= one.last_ms and one.first_ms <= last]
 
 
 def merge(answers: Iterable[ShardAnswer], sort: str, limit: int, facet_values: int) -> ShardAnswer:

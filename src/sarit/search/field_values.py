@@ -2,6 +2,10 @@
 
 Times are milliseconds since 1970.  One without a zone is in UTC.  A time that names no seconds, or a day alone, begins
 with the first millisecond of its minute or day, and in a query stands for all of it.
+
+*Order keys* are what hits are sorted by: a time, shifted by 20 bits, and a number that tells apart the events of one
+millisecond.  They have 64 bits with their sign, so times before 1970 are as good as others; those before 1691 and after
+2248 count as these moments, in an index and in a scan.
 """
 
 from __future__ import annotations
@@ -11,7 +15,8 @@ from datetime import UTC, datetime, timedelta
 from math import isfinite
 from typing import Final
 
-from sarit.search.limits import MAX_KEYWORD_CHARACTERS
+from sarit.core.errors import Invalid
+from sarit.search.limits import MAX_KEYWORD_CHARACTERS, MAX_SEARCH_MS
 
 _TIME: Final = re.compile(
     r"\d{4}-\d\d-\d\d(?:[Tt ](\d\d:\d\d)(:\d\d(?:[.,](\d{1,9}))?)? ?(?:[Zz]|[+-]\d\d:?\d\d)?)?", re.ASCII
@@ -24,9 +29,10 @@ _MOST_TIME: Final = 10**14
 _MS_OF_DAY: Final = 86_400_000
 _MS_OF_MINUTE: Final = 60_000
 _MS_OF_SECOND: Final = 1000
-_ORDER_BITS: Final = 20
-# Order keys have 64 bits with their sign: times up to the year 2248.
-_LAST_ORDERED: Final = (1 << 43) - 1
+_TIE_BITS: Final = 20  # of an order key, below the milliseconds
+_TIES: Final = (1 << _TIE_BITS) - 1
+_MOST_ORDERED: Final = (1 << 43) - 1
+LEAST_KEY, MOST_KEY = -(1 << 63), (1 << 63) - 1
 
 
 def keyword(text: str) -> str:
@@ -71,11 +77,29 @@ def time_of(value: str | int | float) -> int | None:
     return int(value) if _LEAST_TIME <= value < _MOST_TIME else None
 
 
+def ordered_ms(time_ms: int) -> int:
+    """Return the time by which an event is sorted, counted and chosen: its own, if an order key can hold it."""
+    return min(max(time_ms, -_MOST_ORDERED), _MOST_ORDERED)
+
+
 def order_key(time_ms: int, number: int) -> int:
-    """Return what hits are sorted by: a time, and a number that tells apart the events of one millisecond.
-
-    Of the number the lowest 20 bits count.  Times before 1970 and after 2248 are as those moments."""
-    return (min(max(time_ms, 0), _LAST_ORDERED) << _ORDER_BITS) | (number & ((1 << _ORDER_BITS) - 1))
+    """Return the order key of an event.  Of the number, which tells apart events of one time, 20 bits count."""
+    return ordered_ms(time_ms) << _TIE_BITS | number & _TIES
 
 
-__all__ = ["keyword", "number", "order_key", "time_of", "time_span"]
+def time_of_key(key: int) -> int:
+    """Return the time of an event by its order key, in milliseconds since 1970."""
+    return key >> _TIE_BITS
+
+
+def first_key(time_ms: int) -> int:
+    """Return the order key before which all events of earlier times are.  Raises Invalid: no time of a search."""
+    if abs(time_ms) > MAX_SEARCH_MS:
+        raise Invalid("the times of a search are milliseconds since 1970, from 1830 to 2109")
+    return time_ms << _TIE_BITS
+
+
+__all__ = [
+    "LEAST_KEY", "MOST_KEY", "first_key", "keyword", "number", "order_key", "ordered_ms", "time_of", "time_of_key",
+    "time_span",
+]  # fmt: skip

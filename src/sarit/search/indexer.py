@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from sarit.core.errors import Conflict, Unavailable
 from sarit.search import index_plan
 from sarit.search.documents import Place
+from sarit.search.field_values import order_key, time_of_key
 from sarit.search.growing_slots import GrowingSlots
 from sarit.search.index_plan import Uncommitted
 from sarit.search.limits import (
@@ -60,10 +61,6 @@ if TYPE_CHECKING:
     from sarit.search.settings import SearchSettings
 
 _log = logging.getLogger("sarit.search")
-
-_TIE_BITS = 20  # of an order key, below the milliseconds
-_TIES = (1 << _TIE_BITS) - 1
-_MAX_MS = (1 << (63 - _TIE_BITS)) - 1
 
 
 class Maker(Protocol):
@@ -276,12 +273,10 @@ class Indexer:
         documents, times = [], []
         for offset, event in zip(found.offsets, found.events, strict=True):
             document = growing.maker.document(event)
-            time_ms = appended_ms if document.time_ms is None else document.time_ms
-            time_ms = min(max(time_ms, -_MAX_MS), _MAX_MS)
-            order_key = time_ms << _TIE_BITS | self._count & _TIES
+            key = order_key(appended_ms if document.time_ms is None else document.time_ms, self._count)
             self._count += 1
-            documents.append(Indexed(Place(found.segment, offset), order_key, document))
-            times.append(time_ms)
+            documents.append(Indexed(Place(found.segment, offset), key, document))
+            times.append(time_of_key(key))
             added.partly += bool(document.problem)
         growing.writer.add(documents)
         added.add_times(times)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sarit.core.errors import Corrupt, Invalid
 from sarit.search import query as queries
 from sarit.search.documents import Document, Place
+from sarit.search.field_values import time_of_key
 from sarit.search.limits import MAX_HISTOGRAM_BUCKETS, MAX_PREFIX_TERMS
 from sarit.search.ports import Indexed, ShardAnswer, ShardHit
 from sarit.search.query import ALL_TEXT
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 _META: Final = "meta-"
 _MERGED_PARTS: Final = 4
-_TIE_BITS: Final = 20  # of an order key, below the milliseconds
 
 
 class MemoryShards:
@@ -201,7 +201,7 @@ def _is_in(spans: Mapping[int, tuple[int, int]] | None, place: Place) -> bool:
 
 
 def _bucket(one: Indexed, bucket_ms: int) -> int:
-    return (one.order_key >> _TIE_BITS) // bucket_ms * bucket_ms
+    return time_of_key(one.order_key) // bucket_ms * bucket_ms
 
 
 def _facet(found: Sequence[Indexed], field: str, limit: int) -> tuple[tuple[str, int], ...]:

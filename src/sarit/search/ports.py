@@ -103,10 +103,7 @@ class Rows(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Indexed:
-    """One document to index.
-
-    `order_key`: the time of its event in milliseconds since 1970, times 2^20, plus a number that tells apart the events
-    of one millisecond: hits are sorted by it."""
+    """One document to index.  `order_key`: as of `field_values.order_key`; hits are sorted by it."""
 
     place: Place
     order_key: int

@@ -25,6 +25,7 @@ from tantivy import Query as TantivyQuery
 from sarit.core.errors import Corrupt, Invalid, SaritError
 from sarit.search import query as queries
 from sarit.search.documents import Place
+from sarit.search.field_values import time_of_key
 from sarit.search.limits import (
     FACET_CANDIDATES,
     INDEX_MEMORY_BYTES,
@@ -54,7 +55,6 @@ _SEGMENT: Final = "_segment"
 _OFFSET: Final = "_offset"
 _ORDER: Final = "_order"
 _TIME: Final = "_time"
-_TIE_BITS: Final = 20  # of an order key, below the milliseconds
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 
 
@@ -176,7 +176,7 @@ class TantivyWriter:
                 document.add_unsigned(_SEGMENT, one.place.segment)
                 document.add_unsigned(_OFFSET, one.place.offset)
                 document.add_integer(_ORDER, one.order_key)
-                document.add_integer(_TIME, one.order_key >> _TIE_BITS)
+                document.add_integer(_TIME, time_of_key(one.order_key))
                 self._fill(document, one.document)
                 self._writer.add_document(document)
 

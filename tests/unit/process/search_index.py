@@ -13,6 +13,7 @@ from sarit.core.names import SegmentId
 from sarit.env.real import real_env
 from sarit.search.document_maker import DocumentMaker
 from sarit.search.documents import Place
+from sarit.search.field_values import order_key, time_of_key
 from sarit.search.mapping import Field, Kind, Mapping
 from sarit.search.memory_shards import MemoryShards
 from sarit.search.memory_world import MemoryBlobs
@@ -71,7 +72,7 @@ class HandMadeIndex:
         offset = self._ends[segment]
         self._ends[segment] = offset + 8 + len(found)
         self.events.append((time_ms, segment.packed, offset, json.loads(found)))
-        key = (time_ms << 20) + len(self.events)
+        key = order_key(time_ms, len(self.events))
         document = DocumentMaker(MAPPING).document(found)
         self._shard.append(Indexed(Place(segment.packed, offset), key, document))
         if self._writer is None:
@@ -91,7 +92,7 @@ class HandMadeIndex:
             for name, content in contents.items():
                 at = await self.blobs.append(blob, [bytes(content)])
                 self._files[name] = StoredFile(name, blob, at, len(content), crc32c(bytes(content)))
-            times = [one.order_key >> 20 for one in self._shard]
+            times = [time_of_key(one.order_key) for one in self._shard]
             files = tuple(self._files[name] for name in names)
             self._growing = Shard(
                 f"shard{self._shards}", MAPPING, len(times), min(times), max(times), self.cut, files, close, 0

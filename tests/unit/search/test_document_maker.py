@@ -15,7 +15,18 @@ from sarit.core.limits import MIB
 from sarit.search import document_maker
 from sarit.search.analyzer import tokens
 from sarit.search.document_maker import DocumentMaker
-from sarit.search.field_values import keyword, number, order_key, time_of, time_span
+from sarit.search.field_values import (
+    LEAST_KEY,
+    MOST_KEY,
+    first_key,
+    keyword,
+    number,
+    order_key,
+    ordered_ms,
+    time_of,
+    time_of_key,
+    time_span,
+)
 from sarit.search.limits import MAX_DOCUMENT_TOKENS, MAX_TOKEN_CHARACTERS
 from sarit.search.mapping import Field, Kind, Mapping
 from sarit.search.query import ALL_TEXT
@@ -71,8 +82,14 @@ def test_values_have_one_form() -> None:
 def test_order_keys_are_in_the_order_of_times_and_fit_into_64_bits() -> None:
     assert order_key(5, 3) == (5 << 20) + 3
     assert order_key(5, (1 << 20) + 3) == order_key(5, 3)
-    assert order_key(-5, 0) == order_key(0, 0)
-    assert order_key(1 << 70, (1 << 20) - 1) == (1 << 63) - 1
+    times = [time_of("0001-01-01"), time_of("1850-02-03"), -1, 0, 1, time_of("9999-12-31")]
+    keys = [order_key(time, number) for time in times for number in (0, 1, (1 << 20) - 1)]
+    assert keys == sorted(set(keys))
+    assert keys[0] > LEAST_KEY
+    assert keys[-1] == MOST_KEY
+    assert [time_of_key(key) for key in keys[::3]] == list(map(ordered_ms, times))
+    assert list(map(ordered_ms, times))[1:-1] == times[1:-1]
+    assert order_key(-6, 1 << 19) < first_key(-5) <= order_key(-5, 0) < order_key(-5, 1)
 
 
 def test_a_document_has_the_values_of_its_fields_and_all_text() -> None:

@@ -10,6 +10,7 @@ from sarit.admin.rest.models import (
     ANY_NAME,
     BUCKET_MS,
     COMPONENT,
+    EVENT_MS,
     FACET_VALUES,
     FACETS,
     FILTER,
@@ -133,8 +134,8 @@ SEARCH: Final = (
               {200: ("what was found", "SearchAnswer"), 404: _NO_STREAM},
               query=(
                   Parameter("q", QUERY, "the query", required=True),
-                  Parameter("from", TIME_MS, "events of this time and later ones"),
-                  Parameter("until", TIME_MS, "events before this time"),
+                  Parameter("from", EVENT_MS, "events of this time and later ones"),
+                  Parameter("until", EVENT_MS, "events before this time"),
                   Parameter("sort", SORT, "newest without it"),
                   Parameter("limit", HITS, "hits of a page; 20 without it"),
                   Parameter("page", PAGE, "from the answer before"),

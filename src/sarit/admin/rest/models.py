@@ -75,6 +75,7 @@ LINK_NAME: Final[Schema] = {
     "type": "string", "minLength": 1, "maxLength": MAX_LINK_PATH_CHARS, "pattern": "^[a-z0-9][a-z0-9\\-]*$",
 }  # fmt: skip
 TIME_MS: Final = _whole(0, _INT64, "ms since 1970")
+EVENT_MS: Final = _whole(-_INT64, _INT64, "ms since 1970; events have times before it, too")
 LIMIT: Final = _whole(1, MAX_LISTED, "at most so many; continuationToken says where the next ones begin")
 FILTER: Final[Schema] = {"type": "string", "enum": ["showInternalStreams", "tag"]}
 QUERY: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": MAX_REST_QUERY_CHARS}
@@ -296,14 +297,14 @@ MODELS: Final[dict[str, Schema]] = {
         segment={**_COUNT, "description": "the number of the segment"},
         epoch=_COUNT,
         offset={**_COUNT, "description": "where the event begins"},
-        time={"type": "integer", "format": "int64", "description": "ms since 1970"},
+        time=EVENT_MS,
         score=_NUMBER,
         event={**_TEXT, "description": "as UTF-8; absent: it was truncated meanwhile"},
         size={**_COUNT, "description": "bytes of the event, of which the first 64 KiB are shown"},
         highlights={**_list(_model("SearchSpan")), "description": "what matches, in characters of `event`"},
     ),
     "SearchSpan": _object(("begin", "end"), begin=_COUNT, end=_COUNT),
-    "SearchBucket": _object(("begin", "events"), begin=TIME_MS, events=_COUNT),
+    "SearchBucket": _object(("begin", "events"), begin=EVENT_MS, events=_COUNT),
     "SearchFacet": _object(("field", "values"), field=_TEXT, values=_list(_model("SearchValue"))),
     "SearchValue": _object(("value", "events"), value=_TEXT, events=_COUNT),
     "ContinuousQueryRequest": _body(

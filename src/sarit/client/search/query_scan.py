@@ -28,6 +28,7 @@ from sarit.client.search.scan import ScanBounds, distance, scan
 from sarit.client.search.time_range import cut_behind
 from sarit.core.cuts import StreamCut
 from sarit.core.errors import Invalid
+from sarit.search.field_values import ordered_ms
 from sarit.search.limits import MAX_HISTOGRAM_BUCKETS
 from sarit.search.query_parser import bind, parse
 
@@ -122,7 +123,7 @@ async def scan_query(session: Session, stream: StreamName, question: ScanQuestio
                     if times is None:
                         times = await append_times(session, stream, question.from_ms or 0, now_ms)
                     time_ms = times.of(hit.pointer.segment, hit.pointer.offset)
-                best.add(TimedHit(hit, time_ms))
+                best.add(TimedHit(hit, ordered_ms(time_ms)))
             state = replace(
                 state, position=step.position, bytes=step.bytes, events=step.events, total=best.total,
                 hits=best.hits(), partly=step.partly, left_out=best.left_out, ended=step.ended,

@@ -30,7 +30,8 @@ from sarit.process.search.messages import (
 )
 from sarit.process.search.other_controllers import OtherControllers
 from sarit.rpc.generated import search_pb2 as pb
-from sarit.search.answers import LEAST_KEY, MOST_KEY, Ask, choose, holders, merge, page_of
+from sarit.search.answers import Ask, choose, holders, merge, page_of
+from sarit.search.field_values import LEAST_KEY, MOST_KEY
 from sarit.search.mapping import Kind
 from sarit.search.ports import ShardAnswer, ShardQuestion
 from sarit.search.query_parser import bind, fields_of, parse

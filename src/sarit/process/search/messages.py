@@ -8,8 +8,9 @@ from sarit.core.cuts import StreamCut
 from sarit.core.errors import Invalid
 from sarit.core.names import SegmentId
 from sarit.rpc.generated import search_pb2 as pb
-from sarit.search.answers import LEAST_KEY, MOST_KEY, NEWEST, Ask, Page, first_key, time_of
+from sarit.search.answers import NEWEST, Ask, Page
 from sarit.search.documents import Place
+from sarit.search.field_values import LEAST_KEY, MOST_KEY, first_key, time_of_key
 from sarit.search.limits import MAX_QUERY_CHARACTERS
 from sarit.search.ports import ShardAnswer, ShardHit
 
@@ -90,7 +91,7 @@ def response_of(page: PageOfHits, cut: StreamCut | None, committed_ms: int, shar
 def _hits(hits: Sequence[ShardHit]) -> list[pb.SearchHit]:
     return [
         pb.SearchHit(
-            segment=hit.place.segment, offset=hit.place.offset, timeMs=time_of(hit.order_key), score=hit.score,
+            segment=hit.place.segment, offset=hit.place.offset, timeMs=time_of_key(hit.order_key), score=hit.score,
             orderKey=hit.order_key,
         )
         for hit in hits
