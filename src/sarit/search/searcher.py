@@ -15,16 +15,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections import OrderedDict
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from crc32c import crc32c
-
-from sarit.core.errors import Corrupt, Invalid, Unavailable
+from sarit.core.errors import Invalid, Unavailable
 from sarit.env.background import shielded
 from sarit.search.limits import (
     COPIED_PIECE_BYTES,
@@ -34,6 +30,7 @@ from sarit.search.limits import (
     MIN_SEARCH_FREE_BYTES,
     SEARCH_THREADS,
 )
+from sarit.search.shard_files import check_names, fetch
 from sarit.search.threads import SearchThreads
 
 if TYPE_CHECKING:
@@ -45,8 +42,6 @@ if TYPE_CHECKING:
     from sarit.search.state import Shard, StoredFile
 
 _log = logging.getLogger("sarit.search")
-
-_FILE_NAME: Final = re.compile(r"[A-Za-z0-9_\-][A-Za-z0-9_.\-]{0,200}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,9 +217,7 @@ class Searcher:
         wanted = {file.name: file for file in shard.files}
         if copy.opened is not None and copy.names == wanted.keys():
             return copy.opened
-        for name in wanted:
-            if _FILE_NAME.fullmatch(name) is None:
-                raise Corrupt(f"shard {shard.id} has a file without a proper name")
+        check_names(shard.files)
         copy.close()
         with _explained(copy.directory):
             copy.rest |= copy.files.keys() - wanted.keys()
@@ -293,31 +286,9 @@ class Searcher:
 
     async def _fetch(self, copy: _Copy, file: StoredFile) -> None:
         """Copy a file from its blob.  Raises Corrupt, NotFound, Unavailable, OSError."""
-        path = str(copy.directory / file.name)
         async with self._downloads:
-            at, checksum = 0, 0
-            while not at or at < file.length:  # an empty file is written, too
-                length = min(COPIED_PIECE_BYTES, file.length - at)
-                piece = await self._blobs.read(file.blob, file.offset + at, length) if length else b""
-                checksum = await self._disk.run(partial(self._write, path, piece, at, checksum))
-                self.downloaded += length
-                at += max(1, length)
-            if checksum != file.checksum:
-                raise Corrupt(f"the checksum of {file.name} of an index is not that which its indexer stored")
-
-    def _write(self, path: str, piece: bytes, offset: int, checksum: int) -> int:
-        """Write a piece of a file, and return the checksum of everything up to its end.
-
-        The file is opened here: a search that is cancelled must not close it while a thread writes."""
-        if not offset:
-            with suppress(FileNotFoundError):
-                self._files.remove(path)
-        file = self._files.open(path, "write" if offset else "create")
-        try:
-            file.pwrite([piece], offset)
-        finally:
-            file.close()
-        return int(crc32c(piece, checksum))
+            await fetch(self._blobs, file, copy.directory, self._files, self._disk.run, COPIED_PIECE_BYTES)
+        self.downloaded += file.length
 
 
 def _leave_unused(load: asyncio.Task[_Open]) -> None:

@@ -6,17 +6,16 @@ from collections import OrderedDict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from crc32c import crc32c
-
 from sarit.controller.jobs import JobKey
 from sarit.controller.model import streams
 from sarit.controller.model.cuts import bytes_between, is_cut, to_measure
 from sarit.controller.model.epochs import creation_epoch, known_segments
-from sarit.core.errors import Corrupt, Invalid, NotFound, Unavailable
+from sarit.core.errors import Invalid, NotFound, Unavailable
 from sarit.core.names import SegmentId
 from sarit.process.limits import MAX_SHARD_LISTS
 from sarit.process.search.spans import Limits
 from sarit.search.settings import SEARCH_JOB, SEARCH_KIND
+from sarit.search.shard_files import read_file
 from sarit.search.state import IndexState, decode_shards
 
 if TYPE_CHECKING:
@@ -79,10 +78,7 @@ class IndexViews:
     async def _closed(self, file: StoredFile) -> tuple[Shard, ...]:
         found = self._lists.get(file)
         if found is None:
-            content = await self._blobs.read(file.blob, file.offset, file.length)
-            if crc32c(content) != file.checksum:
-                raise Corrupt(f"the checksum of the list of shards in {file.blob} is not that which was stored")
-            found = self._lists[file] = tuple(decode_shards(content))
+            found = self._lists[file] = tuple(decode_shards(await read_file(self._blobs, file)))
         self._lists.move_to_end(file)
         while len(self._lists) > MAX_SHARD_LISTS:
             self._lists.popitem(last=False)
