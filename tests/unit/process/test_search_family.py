@@ -20,12 +20,12 @@ from sarit.env.real import real_env
 from sarit.process.search import family as family_module
 from sarit.process.search import other_controllers
 from sarit.process.search.family import SearchFamily
-from sarit.process.search.messages import cut_of
 from sarit.process.search.other_controllers import OtherControllers
 from sarit.rpc.generated import search_pb2 as pb
 from sarit.rpc.grpc_server import GrpcListener
 from sarit.rpc.handlers import rpc_handler
 from sarit.rpc.request_limiter import RequestLimiter
+from sarit.rpc.search_cuts import cut_of
 from sarit.rpc.search_methods import SEARCH
 from sarit.search.answers import holders
 from sarit.search.slots import SearchSlots

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 from sarit.client.limits import CONTINUOUS_POLL_SECONDS, DEFAULT_CONTINUOUS_WAIT_SECONDS
 from sarit.client.search.mappings import scan_mapping
 from sarit.client.session.guard import guarded
-from sarit.core.cuts import StreamCut
 from sarit.core.errors import Invalid, NotFound, TimedOut
-from sarit.core.names import SegmentId, StreamName
+from sarit.core.names import StreamName
 from sarit.core.public import public
 from sarit.rpc import convert
 from sarit.rpc.generated import search_pb2 as pb
+from sarit.rpc.search_cuts import cut_of
 from sarit.rpc.search_methods import SEARCH
 from sarit.search.mapping import to_document
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from sarit.client.session.session import Session
+    from sarit.core.cuts import StreamCut
 
 
 @public
@@ -152,7 +153,7 @@ class ContinuousQueries:
         """Return how far the queries of a stream are."""
         name_of = _stream(stream)
         reply = await self._listed(name_of)
-        cut = _cut(name_of, reply.cut) if reply.HasField("cut") else None
+        cut = cut_of(reply.cut, name_of) if reply.HasField("cut") else None
         return ContinuousProgress(reply.events, reply.matches, cut, reply.problem)
 
     async def _listed(self, stream: StreamName, after: str = "", name: str = "") -> Any:
@@ -226,10 +227,5 @@ def _query(stream: StreamName, found: pb.ContinuousQuery) -> ContinuousQuery:
     return ContinuousQuery(
         found.name, stream, found.query.decode(errors="replace"), StreamName(found.output.scope, found.output.stream),
         found.withEvent, found.queryId, found.maker, found.state, found.problem,
-        _cut(stream, found.holdsFrom) if found.HasField("holdsFrom") else None, found.version, found.createdMs,
+        cut_of(found.holdsFrom, stream) if found.HasField("holdsFrom") else None, found.version, found.createdMs,
     )  # fmt: skip
-
-
-def _cut(stream: StreamName, found: pb.SearchCut) -> StreamCut:
-    pairs = zip(found.segments, found.offsets, strict=True)
-    return StreamCut(stream, {SegmentId.unpack(segment): offset for segment, offset in pairs})

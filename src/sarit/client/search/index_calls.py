@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 from sarit.client.core.controller import UnknownCall
 from sarit.client.limits import SEARCH_CALL_SECONDS
 from sarit.client.search.results import SearchInfo
-from sarit.core.cuts import StreamCut
 from sarit.core.errors import Invalid
-from sarit.core.names import SegmentId
 from sarit.rpc.generated import search_pb2 as pb
+from sarit.rpc.search_cuts import cut_of
 from sarit.rpc.search_methods import SEARCH
 
 if TYPE_CHECKING:
@@ -37,14 +36,8 @@ async def index_info(session: Session, stream: StreamName) -> SearchInfo:
     reply = await ask(session, stream, SEARCH.searchInfo, request)
     return SearchInfo(
         reply.searchable, reply.events, reply.shards, reply.bytes, reply.bytesBehind,
-        cut_of(stream, reply.cut) if reply.HasField("cut") else None,
+        cut_of(reply.cut, stream) if reply.HasField("cut") else None,
         reply.committedMs, reply.lostBytes, reply.partly, reply.problem,
         tuple((field.path, field.kind) for field in reply.fields), reply.timeField, reply.intervalSeconds,
         reply.start,
     )  # fmt: skip
-
-
-def cut_of(stream: StreamName, message: pb.SearchCut) -> StreamCut:
-    """Return the cut that a message has."""
-    pairs = zip(message.segments, message.offsets, strict=True)
-    return StreamCut(stream, {SegmentId.unpack(segment): offset for segment, offset in pairs})

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 
 from sarit.client.limits import SEARCH_FETCHES, SEARCH_HIT_BYTES
 from sarit.client.search.event_at import event_at
-from sarit.client.search.index_calls import ask, cut_of, index_info
+from sarit.client.search.index_calls import ask, index_info
 from sarit.client.search.results import SearchHit, SearchInfo, SearchResult
 from sarit.client.session.guard import guarded
 from sarit.core.errors import Invalid
 from sarit.core.names import SegmentId, StreamName
 from sarit.env.background import gather
 from sarit.rpc.generated import search_pb2 as pb
+from sarit.rpc.search_cuts import cut_of
 from sarit.rpc.search_methods import SEARCH
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class Searches:
             reply.total,
             tuple((bucket.beginMs, bucket.events) for bucket in reply.buckets),
             {facet.field: tuple((one.value, one.events) for one in facet.values) for facet in reply.facets},
-            cut_of(name, reply.cut) if reply.HasField("cut") else None,
+            cut_of(reply.cut, name) if reply.HasField("cut") else None,
             reply.committedMs,
             reply.page,
         )

@@ -27,6 +27,7 @@ from sarit.process.limits import (
 from sarit.process.search.site import TableRows
 from sarit.rpc.generated import controller_pb2 as pb
 from sarit.rpc.generated import sarit_pb2, search_pb2
+from sarit.rpc.search_cuts import cut_message
 from sarit.search.continuous_plan import CONTINUOUS_JOB, CONTINUOUS_KIND, ContinuousState
 from sarit.search.continuous_rows import (
     ContinuousQuery,
@@ -46,7 +47,6 @@ from sarit.security.permissions import Caller, Permission, owner_resource
 
 if TYPE_CHECKING:
     from sarit.controller.jobs import Job
-    from sarit.core.cuts import StreamCut
     from sarit.process.search.calls import SearchWorld
     from sarit.search.mapping import Mapping
 
@@ -142,7 +142,7 @@ class ContinuousCalls:
         state = ContinuousState.decode(job.state)
         reply.events, reply.matches, reply.problem = state.events, state.matches, job.problem
         if state.cut is not None:
-            _fill_cut(reply.cut, state.cut)
+            reply.cut.CopyFrom(cut_message(state.cut))
 
     async def deleteContinuous(
         self, request: search_pb2.DeleteContinuousRequest
@@ -316,10 +316,5 @@ def _message(query: ContinuousQuery, version: int) -> search_pb2.ContinuousQuery
         message.output.CopyFrom(pb.StreamInfo(scope=shown.output.scope, stream=shown.output.stream))
         message.withEvent, message.maker = shown.with_event, shown.maker.name
     if query.holds_from is not None and not query.is_pending:
-        _fill_cut(message.holdsFrom, query.holds_from)
+        message.holdsFrom.CopyFrom(cut_message(query.holds_from))
     return message
-
-
-def _fill_cut(message: search_pb2.SearchCut, cut: StreamCut) -> None:
-    message.segments.extend(segment.packed for segment in cut.positions)
-    message.offsets.extend(cut.positions.values())

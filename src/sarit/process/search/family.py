@@ -23,13 +23,12 @@ from sarit.process.search.messages import (
     answer_message,
     answer_of,
     ask_of,
-    cut_message,
-    cut_of,
     response_of,
     text_of,
 )
 from sarit.process.search.other_controllers import OtherControllers
 from sarit.rpc.generated import search_pb2 as pb
+from sarit.rpc.search_cuts import cut_message, cut_of
 from sarit.search.answers import Ask, choose, holders, merge, page_of
 from sarit.search.field_values import LEAST_KEY, MOST_KEY
 from sarit.search.mapping import Kind

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sarit.core.cuts import StreamCut
 from sarit.core.errors import Invalid
-from sarit.core.names import SegmentId
 from sarit.rpc.generated import search_pb2 as pb
+from sarit.rpc.search_cuts import cut_message
 from sarit.search.answers import NEWEST, Ask, Page
 from sarit.search.documents import Place
 from sarit.search.field_values import LEAST_KEY, MOST_KEY, first_key, time_of_key
@@ -17,6 +16,7 @@ from sarit.search.ports import ShardAnswer, ShardHit
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from sarit.core.cuts import StreamCut
     from sarit.core.names import StreamName
     from sarit.search.answers import PageOfHits
 
@@ -46,19 +46,6 @@ def ask_of(request: pb.SearchRequest, stream: StreamName) -> Ask:
         request.facetLimit or 10,
         Page.decode(request.page, stream) if request.page else None,
     ).check()
-
-
-def cut_message(cut: StreamCut) -> pb.SearchCut:
-    """Return a cut as a message."""
-    return pb.SearchCut(segments=[one.packed for one in cut.positions], offsets=cut.positions.values())
-
-
-def cut_of(message: pb.SearchCut, stream: StreamName) -> StreamCut:
-    """Return the cut of a message."""
-    if len(message.segments) != len(message.offsets) or min(message.segments, default=0) < 0:
-        raise Invalid("a cut has an offset for each segment")
-    pairs = zip(message.segments, message.offsets, strict=True)
-    return StreamCut(stream, {SegmentId.unpack(segment): offset for segment, offset in pairs})
 
 
 def answer_message(answer: ShardAnswer) -> pb.SearchShardsResponse:
