@@ -15,7 +15,7 @@ from sarit.search.analyzer import WORD, lowered
 from sarit.search.limits import MAX_HIGHLIGHTS, MAX_TOKEN_CHARACTERS
 from sarit.search.mapping import Field, Kind, Mapping
 from sarit.search.query import And, Equals, Or, Phrase, Prefix, Term
-from sarit.search.query_parser import bind, parse
+from sarit.search.query_parser import bind, fields_of, parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -73,6 +73,13 @@ def marks_of(query: Query) -> Marks:
             else:
                 words.update(value)
     return Marks(frozenset(words), tuple(sorted(phrases)), tuple(sorted(beginnings)))
+
+
+def names_fields(text: str) -> bool:
+    """Return whether the text of a query names fields: what else it has marks the same, whatever fields there are.
+
+    Raises Invalid."""
+    return bool(fields_of(parse(text)))
 
 
 def marks_of_text(text: str, fields: Iterable[tuple[str, str]]) -> Marks:

@@ -71,14 +71,15 @@ class FindCalls:
         """Return a page of hits.  Parameters: `q`, `sort`, `page`, `from` and `until` (times).
 
         The first page has the histogram and the facets, too.  Raises Invalid: the query, or the stream has no index."""
-        from sarit.search.highlights import marks_of_text
+        from sarit.search.highlights import marks_of_text, names_fields
 
         wanted = self._wanted(request)
-        info = await self._client.search.info(wanted.stream)
-        marks = marks_of_text(wanted.query, info.mapping)
+        needs_kinds = not wanted.page or names_fields(wanted.query)
+        fields = (await self._client.search.info(wanted.stream)).mapping if needs_kinds else ()
+        marks = marks_of_text(wanted.query, fields)
         bucket_ms, facets = 0, []
         if not wanted.page:
-            facets = [path for path, kind in info.mapping if kind == "keyword"][:CONSOLE_FACETS]
+            facets = [path for path, kind in fields if kind == "keyword"][:CONSOLE_FACETS]
             bucket_ms = await self._bucket_ms(wanted)
         found = await self._client.search(
             wanted.stream, wanted.query, start_ms=wanted.start_ms, end_ms=wanted.end_ms, limit=CONSOLE_FIND_HITS,

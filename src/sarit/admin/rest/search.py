@@ -59,7 +59,7 @@ async def delete_search_index(client: Client, asked: Asked) -> None:
 
 async def search_stream(client: Client, asked: Asked) -> Any:
     """Search a stream by its index.  Raises Invalid: the query, or the stream is not searchable."""
-    from sarit.search.highlights import marks_of_text
+    from sarit.search.highlights import marks_of_text, names_fields
 
     given = asked.query
     facets = [path for path in given.get("facets", "").split(",") if path]
@@ -74,8 +74,10 @@ async def search_stream(client: Client, asked: Asked) -> Any:
         limit=given.get("limit", _HITS), sort=given.get("sort", "newest"), page=page,
         bucket_ms=given.get("bucketMs", 0), facets=facets, facet_limit=given.get("facetValues", _FACET_VALUES),
     )  # fmt: skip
-    info = await client.search.info(asked.stream)
-    return search_answer(found, marks_of_text(given["q"], info.mapping))
+    # The kinds of fields are a question of their own: most queries name none, and their marks need none.
+    needs_kinds = bool(found.hits) and names_fields(given["q"])
+    fields = (await client.search.info(asked.stream)).mapping if needs_kinds else ()
+    return search_answer(found, marks_of_text(given["q"], fields))
 
 
 def search_answer(found: SearchResult, marks: Marks) -> dict[str, Any]:

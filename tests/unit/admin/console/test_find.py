@@ -24,9 +24,11 @@ class Searches:
 
     def __init__(self) -> None:
         self.asked: list[dict] = []
+        self.infos = 0
         self.fields = (("level", "keyword"), ("message", "text"), *((f"k{n}", "keyword") for n in range(9)))
 
     async def info(self, stream):
+        self.infos += 1
         return SimpleNamespace(mapping=self.fields)
 
     async def __call__(self, stream, query, **asked):
@@ -81,6 +83,15 @@ def test_later_page_asks_for_hits_alone(client) -> None:
     find(client, q="error", page=page)
     (asked,) = client.asked
     assert (asked["page"], asked["bucket_ms"], asked["facets"]) == (b"\xfe\xff", 0, [])
+
+
+@pytest.mark.parametrize(("query", "kinds"), [("error", 1), ('disk -"is full"', 1), ("level:error", 2), ("-k0:x a", 2)])
+def test_kinds_of_fields_are_asked_for_once_and_again_only_by_their_names(client, query, kinds) -> None:
+    first = find(client, q=query)
+    second = find(client, q=query, page=first["page"])
+    assert client.infos == kinds
+    assert first["marks"] == second["marks"]
+    assert first["marks"]["words"]
 
 
 def test_range_of_time_gives_the_width_of_bars(client) -> None:

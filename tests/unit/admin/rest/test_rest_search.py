@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 
 import pytest
 
+from sarit.admin.rest.asked import Asked
 from sarit.admin.rest.models import MODELS
 from sarit.admin.rest.schema import check
-from sarit.admin.rest.search import index_property, search_answer, settings_of
+from sarit.admin.rest.search import index_property, search_answer, search_stream, settings_of
 from sarit.client.search.results import SearchHit
 from sarit.client.streams.search_index import SearchIndex
 from sarit.controller.jobs import JobKey, JobTable
@@ -70,6 +72,35 @@ def test_what_was_found_is_shown_as_the_document_says() -> None:
     check(MODELS["SearchAnswer"]["properties"]["page"], found["page"], MODELS)
     empty = SimpleNamespace(hits=(), total=0, histogram=(), facets={}, committed_ms=0, page=b"", cut=None)
     assert set(search_answer(empty, marks_of_text("error", ()))) == set(MODELS["SearchAnswer"]["required"])
+
+
+@pytest.mark.parametrize(
+    ("query", "hits", "infos", "marked"),
+    [
+        ("disk", 1, 0, "disk"), ("disk -full", 1, 0, "disk"), ("took:7 level:ERR*", 1, 1, "error"),
+        ("level:error", 0, 0, ""), ("disk OR level:error", 1, 1, "disk error"),
+    ],
+)  # fmt: skip
+def test_index_is_asked_for_its_fields_only_if_a_query_names_some(query, hits, infos, marked) -> None:
+    asked = []
+
+    class Searches:
+        async def info(self, stream):
+            asked.append(stream)
+            return SimpleNamespace(mapping=(("level", "keyword"), ("took", "number")))
+
+        async def __call__(self, stream, text, **given):
+            hit = SearchHit(SegmentId(0, 0), 0, 1000, 0.0, b"disk error 7")
+            return SimpleNamespace(
+                hits=[hit] * hits, total=hits, histogram=(), facets={}, committed_ms=5, page=b"", cut=None
+            )  # fmt: skip
+
+    client = SimpleNamespace(search=Searches())
+    path = {"scopeName": "s", "streamName": "t"}
+    found = asyncio.run(search_stream(client, Asked(path, {"q": query}, None)))
+    assert len(asked) == infos
+    spans = [span for hit in found["hits"] for span in hit["highlights"]]
+    assert " ".join("disk error 7"[span["begin"] : span["end"]] for span in spans) == marked
 
 
 @on_rest
