@@ -127,7 +127,6 @@ SEARCH_REGEX_COST: Final = 64 * MIB
 SEARCH_JSON_BYTES: Final = MIB  # of a document that is parsed
 SEARCH_FIRST_TIME_STEP_MS: Final = 60_000  # doubles until a recorded cut lies behind the time
 SEARCH_RECORDING_MS: Final = 10_000  # which recording a cut takes at most
-SEARCH_SAMPLE_BYTES: Final = 4 * MIB  # of events of which a mapping is inferred
 SEARCH_SAMPLE_SECONDS: Final = 5.0  # without an event, until the sample is what there is
 SEARCH_TIMES: Final = 32  # places of a range of which the time is asked for
 SEARCH_TIMES_AT_ONCE: Final = 8

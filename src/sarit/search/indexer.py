@@ -39,7 +39,6 @@ from sarit.search.limits import (
     GROWING_TURN_SECONDS,
     HOUSEKEEPING_SECONDS,
     IDLE_SHARD_SECONDS,
-    MAX_INFERRED_EVENTS,
     MAX_UNCOMMITTED_BYTES,
     OLD_BLOB_SECONDS,
 )
@@ -247,7 +246,7 @@ class Indexer:
         mapping = self.settings.mapping
         if mapping is None:
             before = self.shards[-1].mapping if self.shards else None
-            found = await self._run(partial(self._fields.infer, events[:MAX_INFERRED_EVENTS]))
+            found = await self._run(partial(self._fields.infer, events))
             mapping = index_plan.merged(before, found)
         directory = self._new_directory()
         maker = await self._run(partial(self._fields.maker, mapping))

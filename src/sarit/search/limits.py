@@ -12,6 +12,7 @@ MAX_FIELD_PATH_CHARACTERS: Final = 256  # of the path of one field
 MAX_SEARCH_SETTINGS_BYTES: Final = 14 * KIB  # of the settings of one index, which are those of its job
 
 MAX_SAMPLED_EVENTS: Final = 1000  # of which a mapping is inferred
+MAX_SAMPLED_BYTES: Final = 8 * MIB  # of events after which no more are read, to infer a mapping
 MAX_INFERRED_MAPPING_BYTES: Final = 12 * KIB  # of the fields of one as JSON: the state of an indexer has it
 
 # -- documents -------------------------------------------------------------------------------------
@@ -81,7 +82,6 @@ GROWING_TURN_SECONDS: Final = 60.0
 GARBAGE_SECONDS: Final = 600.0  # between looks for blobs that nobody refers to
 OLD_BLOB_SECONDS: Final = 3600.0  # for which searches may still read what a commit has replaced
 APPENDED_SECONDS: Final = 1.0  # between questions about when events were appended
-MAX_INFERRED_EVENTS: Final = 1000  # of which the fields of a shard are inferred
 MAX_HISTOGRAM_BUCKETS: Final = 10_000  # of one answer
 FACET_CANDIDATES: Final = 10_000  # values of a part of a shard that are counted for a facet: more are about right
 

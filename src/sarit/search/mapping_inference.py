@@ -24,6 +24,7 @@ from sarit.search.limits import (
     MAX_FIELD_PATH_CHARACTERS,
     MAX_INFERRED_MAPPING_BYTES,
     MAX_MAPPED_FIELDS,
+    MAX_SAMPLED_BYTES,
     MAX_SAMPLED_EVENTS,
     MAX_VISITED_VALUES,
 )
@@ -37,6 +38,31 @@ if TYPE_CHECKING:
 TIME_FIELDS: Final = ("@timestamp", "timestamp", "time", "ts")
 
 _SPACE: Final = re.compile(r"\s")
+
+
+class Sample:
+    """The first events of a stream, of which its fields are inferred: MAX_SAMPLED_EVENTS at the most, and none after
+    MAX_SAMPLED_BYTES."""
+
+    def __init__(self) -> None:
+        self.events: list[bytes] = []
+        self._size = 0
+
+    def __repr__(self) -> str:
+        return f"<Sample of {len(self.events)} events, {self._size} bytes>"
+
+    @property
+    def left(self) -> int:
+        """The events that it still takes; 0: it is full."""
+        return MAX_SAMPLED_EVENTS - len(self.events) if self._size < MAX_SAMPLED_BYTES else 0
+
+    def add(self, events: Iterable[bytes]) -> None:
+        """Add events, until it is full."""
+        for event in events:
+            if not self.left:
+                break
+            self.events.append(event)
+            self._size += len(event)
 
 
 def infer(events: Iterable[bytes], decode: Decode | None = None) -> Mapping:
@@ -107,4 +133,4 @@ def _joined(path: str, before: Kind | None, kind: Kind) -> Kind:
     return Kind.TIME if both == {Kind.TIME, Kind.NUMBER} and path in TIME_FIELDS else Kind.KEYWORD
 
 
-__all__ = ["infer"]
+__all__ = ["Sample", "infer"]

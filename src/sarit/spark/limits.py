@@ -36,6 +36,3 @@ SPARK_FILTER_STEP_BYTES: Final = 1 * MIB
 SPARK_FILTER_STEPS: Final = 64
 SPARK_VIEW_ATTEMPTS: Final = 3  # to find a snapshot of a table above which the stream is still there
 SPARK_SEARCH_EVENTS: Final = 4096  # that are searched at once, with option search
-# Of the first events of a stream, by which its fields are inferred for a search.
-SPARK_SEARCH_SAMPLE_EVENTS: Final = 1000
-SPARK_SEARCH_SAMPLE_BYTES: Final = 8 * MIB

@@ -17,9 +17,9 @@ from sarit.env.real import RealClock
 from sarit.schemas.definitions import Kind as SchemaKind
 from sarit.schemas.documents import DocumentReader
 from sarit.search.document_maker import OTHER_KIND, DocumentMaker
-from sarit.search.limits import MAX_MAPPED_FIELDS, MAX_SAMPLED_EVENTS
+from sarit.search.limits import MAX_MAPPED_FIELDS, MAX_SAMPLED_BYTES, MAX_SAMPLED_EVENTS
 from sarit.search.mapping import Field, Kind, Mapping
-from sarit.search.mapping_inference import infer
+from sarit.search.mapping_inference import Sample, infer
 from sarit.search.schema_documents import SchemaDocuments, stream_documents
 from sarit.serializers.headers import confluent_header
 from tests.unit.serializers.memory_schemas import MemorySchemas
@@ -137,3 +137,18 @@ def test_documents_of_schemas_are_read_with_the_reader_of_their_number() -> None
     with pytest.raises(Invalid, match="no such schema"):
         decode(confluent_header(3))
     assert asked == [1, 3], "a schema is asked for once"
+
+
+def test_sample_takes_so_many_events_and_none_after_so_many_bytes() -> None:
+    sample = Sample()
+    assert sample.left == MAX_SAMPLED_EVENTS
+    sample.add([b"a"] * (MAX_SAMPLED_EVENTS - 1))
+    assert sample.left == 1
+    sample.add([b"b", b"c"])
+    assert (sample.left, len(sample.events), sample.events[-1]) == (0, MAX_SAMPLED_EVENTS, b"b")
+    long = Sample()
+    long.add(bytes(MAX_SAMPLED_BYTES // 2) for _ in range(10))
+    assert (long.left, len(long.events)) == (0, 2)
+    late = Sample()
+    late.add([bytes(MAX_SAMPLED_BYTES - 1)])
+    assert late.left == MAX_SAMPLED_EVENTS - 1

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from sarit.client.core.segments import head_cut, tail_cut
-from sarit.client.limits import SEARCH_SAMPLE_BYTES, SEARCH_SAMPLE_SECONDS
+from sarit.client.limits import SEARCH_SAMPLE_SECONDS
 from sarit.client.reader.reader import EventReader
 from sarit.client.search.index_calls import index_info
 from sarit.client.streams.jobs import jobs
 from sarit.client.streams.search_index import index_of
 from sarit.core.envelope import Envelope
 from sarit.core.errors import Invalid
-from sarit.search.limits import MAX_SAMPLED_EVENTS
 from sarit.search.mapping import from_document
-from sarit.search.mapping_inference import infer
+from sarit.search.mapping_inference import Sample, infer
 
 if TYPE_CHECKING:
     from sarit.client.session.session import Session
@@ -77,18 +75,16 @@ async def _sample(session: Session, stream: StreamName, start: StreamCut | None)
         return start or await head_cut(session, stream), await tail_cut(session, stream)
 
     reader = EventReader(session, stream, between, skip_truncated=True)
-    found: list[bytes] = []
-    size = 0
+    sample = Sample()
     try:
-        while len(found) < MAX_SAMPLED_EVENTS and size < SEARCH_SAMPLE_BYTES:
-            events = await reader.read_events(MAX_SAMPLED_EVENTS - len(found), SEARCH_SAMPLE_SECONDS)
+        while sample.left:
+            events = await reader.read_events(sample.left, SEARCH_SAMPLE_SECONDS)
             if not events:
                 break
-            found += events
-            size += sum(map(len, events))
+            sample.add(events)
     finally:
         reader.close()
-    return list(islice(found, MAX_SAMPLED_EVENTS))
+    return sample.events
 
 
 __all__ = ["ScanFields", "scan_fields", "scan_mapping"]

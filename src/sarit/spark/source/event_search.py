@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from sarit.core.bounded_json import parse_json
 from sarit.core.errors import Invalid
-from sarit.spark.limits import SPARK_SEARCH_EVENTS, SPARK_SEARCH_SAMPLE_BYTES, SPARK_SEARCH_SAMPLE_EVENTS
+from sarit.spark.limits import SPARK_SEARCH_EVENTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -110,18 +110,13 @@ def _given(client: Client, access: StreamAccess) -> Mapping | None:
 
 
 def _inferred(access: StreamAccess, ranges: Iterable[Range]) -> Mapping:
-    from sarit.search.mapping_inference import infer
+    from sarit.search.mapping_inference import Sample, infer
 
-    sample: list[bytes] = []
-    size = 0
+    sample = Sample()
     for part in ranges:
         for events, _ in access.batches(part.segment, part.start, part.end):
-            for event in events.slice(0, SPARK_SEARCH_SAMPLE_EVENTS - len(sample)).to_pylist():
-                sample.append(event)
-                size += len(event)
-                if size >= SPARK_SEARCH_SAMPLE_BYTES:
-                    return infer(sample)
+            sample.add(events.slice(0, sample.left).to_pylist())
             break  # the first events of each segment are enough
-        if len(sample) >= SPARK_SEARCH_SAMPLE_EVENTS:
+        if not sample.left:
             break
-    return infer(sample)
+    return infer(sample.events)
