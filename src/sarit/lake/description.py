@@ -11,15 +11,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from sarit.core import cuts
-from sarit.core.errors import Invalid
+from sarit.core.job_texts import cut_of, numbers_of
 from sarit.lake.job_state import JobState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sarit.core.cuts import StreamCut
-
-_MAX_DIGITS: Final = 19
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +38,7 @@ class TableProgress:
     @classmethod
     def of(cls, texts: Mapping[str, str]) -> TableProgress:
         """Return the progress that the texts of a job have; what is missing or damaged is not known."""
-        numbers = {name: _number(texts.get(name.replace("_", "-"), "")) for name in _NUMBERS}
-        try:
-            cut = cuts.from_text(texts["cut"]) if "cut" in texts else None
-        except Invalid:
-            cut = None
-        return cls(**numbers, cut=cut)
+        return cls(**numbers_of(texts, _NUMBERS), cut=cut_of(texts))
 
 
 _NUMBERS: Final = ("rows", "files", "dead_letters", "gap_bytes", "committed_ms")
@@ -64,7 +57,3 @@ def describe(state: bytes) -> dict[str, str]:
     if found.cut is not None:
         texts["cut"] = cuts.to_text(found.cut)
     return texts
-
-
-def _number(text: str) -> int:
-    return int(text) if text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS else 0

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from sarit.core import cuts
-from sarit.core.errors import Invalid
+from sarit.core.job_texts import cut_of, numbers_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from sarit.core.cuts import StreamCut
     from sarit.search.state import IndexState
 
-_MAX_DIGITS: Final = 19
 _NUMBERS: Final = ("events", "shards", "bytes", "committed_ms", "lost_bytes", "partly")
 
 
@@ -41,12 +40,7 @@ class IndexProgress:
     @classmethod
     def of(cls, texts: Mapping[str, str]) -> IndexProgress:
         """Return the progress that the texts of a job have; what is missing or damaged is not known."""
-        numbers = {name: _number(texts.get(name.replace("_", "-"), "")) for name in _NUMBERS}
-        try:
-            cut = cuts.from_text(texts["cut"]) if "cut" in texts else None
-        except Invalid:
-            cut = None
-        return cls(**numbers, cut=cut)
+        return cls(**numbers_of(texts, _NUMBERS), cut=cut_of(texts))
 
 
 def texts_of(state: IndexState, shards: int) -> dict[str, str]:
@@ -58,7 +52,3 @@ def texts_of(state: IndexState, shards: int) -> dict[str, str]:
     if state.cut is not None:
         texts["cut"] = cuts.to_text(state.cut)
     return texts
-
-
-def _number(text: str) -> int:
-    return int(text) if text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS else 0
