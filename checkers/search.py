@@ -13,6 +13,7 @@ output stream, which names a query and the place of the event that it matched.
 | `match-lost` | an event that a query matches, behind the cut from which it holds, is not in the output |
 | `match-double` | an event is in the output twice for one query |
 | `match-foreign` | the output has a match of an event that the query does not match, or that it does not hold for |
+| `match-order` | the output has a match before that of an earlier event of the same segment |
 """
 
 from __future__ import annotations
@@ -55,18 +56,28 @@ class IndexHistory:
     views: list[IndexView] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A time in which a query held in one form.
+
+    `wanted`: the events of the stream that it matches in this form.  `begin`, `end`: it holds for the events between
+    these cuts.  `loose`: it need not: its row said so for a moment, and whoever had the job then knew nothing of it."""
+
+    wanted: frozenset[Position]
+    begin: Cut
+    end: Cut
+    loose: bool = False
+
+
 @dataclass(slots=True)
 class MatchHistory:
     """Everything that one continuous query has done.
 
-    `wanted`: the events of the stream that it matches.  `holds_from`: the cut from which it holds.  `holds_to`: that up
-    to which the stream was searched, or up to which it held.  `found`: the places that its output names.  `ranges`: of
-    the key space, by segment."""
+    `held`: the times in which it held, which do not overlap.  `found`: the places that its output names, in order.
+    `ranges`: of the key space, by segment."""
 
     query: str
-    wanted: frozenset[Position]
-    holds_from: Cut
-    holds_to: Cut
+    held: Sequence[Held]
     found: Sequence[Position]
     ranges: Ranges
 
@@ -79,21 +90,36 @@ def check_index(history: IndexHistory) -> list[Violation]:
 def check_matches(history: MatchHistory) -> list[Violation]:
     """Everything that is wrong with the matches of one query; empty when nothing is."""
     found = Counter(history.found)
-    due = {
-        place
-        for place in history.wanted
-        if not _is_before(place, history.holds_from, history.ranges)
-        and _is_before(place, history.holds_to, history.ranges)
-    }
+    due = {place for held in history.held if not held.loose for place in _held_for(held, history.ranges)}
+    allowed = due.union(*(_held_for(held, history.ranges) for held in history.held))
     return [
         Violation(kind, f"query {history.query}: {len(places)} events, as {sorted(places)[:_SHOWN]}")
         for kind, places in (
             ("match-double", [place for place, times in found.items() if times > 1]),
             ("match-lost", due - found.keys()),
-            ("match-foreign", found.keys() - due),
+            ("match-foreign", found.keys() - allowed),
+            ("match-order", list(_too_late(history.found))),
         )
         if places
     ]
+
+
+def _held_for(held: Held, ranges: Ranges) -> set[Position]:
+    """Return the events that a query matches in the time in which it held."""
+    return {
+        place
+        for place in held.wanted
+        if not _is_before(place, held.begin, ranges) and _is_before(place, held.end, ranges)
+    }
+
+
+def _too_late(found: Sequence[Position]) -> Iterator[Position]:
+    """Yield the places that come after a later one of their segments."""
+    last: dict[int, int] = {}
+    for segment, offset in found:
+        if offset < last.get(segment, 0):
+            yield segment, offset
+        last[segment] = max(offset, last.get(segment, 0))
 
 
 def _order(views: Sequence[IndexView]) -> Iterator[Violation]:
@@ -129,4 +155,4 @@ def _is_before(place: Position, cut: Mapping[int, int], ranges: Ranges) -> bool:
     return bool(sharing) and all(named >> 32 > segment >> 32 for named in sharing)
 
 
-__all__ = ["IndexHistory", "IndexView", "MatchHistory", "check_index", "check_matches"]
+__all__ = ["Held", "IndexHistory", "IndexView", "MatchHistory", "check_index", "check_matches"]

@@ -33,6 +33,8 @@ _TABLED: Final = 0.25
 _RECREATED: Final = 0.3
 _MIRRORED: Final = 0.15
 _SEARCHED: Final = 0.15
+_CONTINUOUS: Final = 0.12
+_CONTINUOUS_ALONE: Final = 0.6
 _MIXED_VERSIONS: Final = 0.3
 
 
@@ -140,6 +142,8 @@ class Options:
     mirrored: bool = False
     # A stream that background jobs index for search.
     searched: bool = False
+    # A stream with continuous queries.
+    continuous: bool = False
     earlier_versions: bool = False
     # Of several stores, their log on so many bookies, and coordination by ZooKeeper; 0: both are shared parts.
     bookies: int = 0
@@ -210,6 +214,12 @@ def _half(rng: random.Random) -> bool:
 
 def draw(seed: int) -> Options:
     """The options of a seed."""
+    drawn = _drawn(seed)
+    alone = drawn.continuous and random.Random(f"{seed}/queries alone").random() < _CONTINUOUS_ALONE
+    return _continuous_alone(drawn) if alone else drawn
+
+
+def _drawn(seed: int) -> Options:
     pick, half = (rng := random.Random(f"{seed}/options")).choice, partial(_half, rng)
     return Options(
         seed=seed,
@@ -291,6 +301,7 @@ def _beside(seed: int) -> dict[str, Any]:
         "structure_users": random.Random(f"{seed}/structures").choice((0, 0, 0, 2, 3)),
         "mirrored": random.Random(f"{seed}/mirrors").random() < _MIRRORED,
         "searched": random.Random(f"{seed}/search").random() < _SEARCHED,
+        "continuous": random.Random(f"{seed}/registered events").random() < _CONTINUOUS,
     }
 
 
@@ -360,6 +371,7 @@ def _ownership_alone(options: Options) -> Options:
         stream_writers=0, stream_transactions=0, scaling_rate=0, retention="", event_time_writers=0,
         synchronizer_users=0, table_users=0, byte_streams=False, group_readers=0,
         recreations=False, schema_users=0, table_jobs=False, job_users=0, structure_users=0, searched=False,
+        continuous=False,
     )  # fmt: skip
 
 
@@ -389,6 +401,21 @@ def _on_bookies(options: Options) -> Options:
     )  # fmt: skip
 
 
+def _continuous_alone(options: Options) -> Options:
+    """Continuous queries, and little else: their job saves and commits often, and faults hit it rather than others."""
+    return replace(
+        options,
+        segments=1, writers=1, readers=1, table_clients=0, register_clients=0, events=40, event_bytes=100,
+        think_seconds=0.1, large_events=0, fault_interval=4.0, log_file_bytes=1024 * KIB,
+        storage_latency=min(options.storage_latency, 0.02), max_dirty_bytes=1024 * KIB,
+        transaction_writers=0, truncations=False, backups=False,
+        stream_writers=0, stream_transactions=0, scaling_rate=0, retention="", event_time_writers=0,
+        synchronizer_users=0, table_users=0, byte_streams=False, group_readers=0,
+        recreations=False, schema_users=0, table_jobs=False, job_users=0, structure_users=0, searched=False,
+        mirrored=False,
+    )  # fmt: skip
+
+
 def _log_alone(options: Options) -> Options:
     """Little but appends and flushes, so that faults of the log and of its owners stand out, and the seed is short."""
     return replace(
@@ -399,4 +426,5 @@ def _log_alone(options: Options) -> Options:
         stream_writers=0, stream_transactions=0, scaling_rate=0, retention="", event_time_writers=0,
         synchronizer_users=0, table_users=0, byte_streams=False, group_readers=0,
         recreations=False, schema_users=0, table_jobs=False, job_users=0, structure_users=0, searched=False,
+        continuous=False,
     )  # fmt: skip

@@ -28,6 +28,7 @@ from sarit.core.errors import SaritError
 from sarit.wire import commands as wire
 from simulation.actors.backups import Backups
 from simulation.actors.byte_users import ByteUsers
+from simulation.actors.continuous import ContinuousUsers, busier
 from simulation.actors.event_time import EventTimeActors
 from simulation.actors.jobs import JobUsers, shorter_job_pauses
 from simulation.actors.lake import TableJobs
@@ -142,6 +143,7 @@ class Run:
         self.job_users = JobUsers(self.cluster)
         self.mirrors = Mirrors(self.cluster, self.streams)
         self.search_users = SearchUsers(self.cluster)
+        self.continuous_users = ContinuousUsers(self.cluster)
         self.nemesis = Nemesis(self.cluster)
         self.writers: list[WireWriter] = []
         self._context = contextvars.copy_context()
@@ -228,7 +230,7 @@ class Run:
         work += self.structures.start()
         for part in (
             self.locators, self.streams, self.retention, self.event_time, self.byte_users, self.reader_group,
-            self.table_jobs, self.mirrors, self.search_users,
+            self.table_jobs, self.mirrors, self.search_users, self.continuous_users,
         ):  # fmt: skip
             more_work, more_watch = part.start()
             work += more_work
@@ -259,6 +261,7 @@ class Run:
             + self.table_jobs.stream.acked_events
             + self.table_jobs.commits
             + self.search_users.stream.acked_events
+            + self.continuous_users.stream.acked_events
         )
         tables = len(self.history.table.updates) + len(self.history.table.reads)
         notes = sum(map(len, self.event_time.history.notes.values()))
@@ -273,6 +276,7 @@ class Run:
             await self.table_jobs.converge()
             await self.mirrors.converge()
             await self.search_users.converge()
+            await self.continuous_users.converge()
 
     async def _read_again(self, name: str) -> None:
         self.cluster.trace.note("phase", name)
@@ -352,6 +356,7 @@ class Run:
         for part in (
             self.retention, self.event_time, self.synchronizers, self.table_users, self.reader_group, self.schema_users,
             self.table_jobs, self.job_users, self.structures, self.search_users,
+            self.continuous_users,
         ):  # fmt: skip
             yield from part.check()
         yield from self.recreations.check()
@@ -394,6 +399,8 @@ def run_seed(
         stack.enter_context(shorter_job_pauses())
         if options.searched:
             stack.enter_context(hurried())
+        if options.continuous:
+            stack.enter_context(busier())
         log = logging.getLogger("sarit")
         log.addHandler(alarms)
         stack.callback(log.removeHandler, alarms)

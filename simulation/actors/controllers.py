@@ -38,6 +38,14 @@ def running_controller(cluster: Cluster, rng: random.Random) -> tuple[Process, C
     return rng.choice(running) if isinstance(cluster, Fleet) and running else next(iter(running), None)
 
 
+def controller_of(cluster: Cluster, process: Process) -> Controller:
+    """The controller of a process.  Raises Unavailable: it is not known to serve yet."""
+    for running, controller in running_controllers(cluster):
+        if running is process:
+            return controller
+    raise Unavailable("the controller starts")
+
+
 async def await_controller(cluster: Cluster, rng: random.Random) -> tuple[Process, Controller]:
     """A controller that has started, and its process, as soon as there is one."""
     while True:
@@ -60,4 +68,4 @@ async def in_process(cluster: Cluster, process: Process, call: Callable[[], Awai
     return task.result()
 
 
-__all__ = ["await_controller", "in_process", "running_controller", "running_controllers"]
+__all__ = ["await_controller", "controller_of", "in_process", "running_controller", "running_controllers"]

@@ -6,11 +6,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
+from sarit.core.errors import Unavailable
 from simulation.actors.clients import connect_client, retry_forever, scale_now_and_then
+from simulation.actors.controllers import running_controller
 from simulation.actors.readers import now
 from simulation.events import body
 
 if TYPE_CHECKING:
+    import random
     from collections.abc import Awaitable, Callable
 
     from sarit.client.aio import Client
@@ -26,9 +29,16 @@ _CONVERGE_SECONDS: Final = 120.0
 class JobStream:
     """The stream of one job: its clients, and how many events its writer has written."""
 
-    def __init__(self, cluster: Cluster, stream: StreamName, who: str, writer: str) -> None:
-        """`who`, `writer`: name the draws (rng) of the scales and of the writer."""
+    def __init__(
+        self, cluster: Cluster, stream: StreamName, who: str, writer: str,
+        event: Callable[[int, random.Random], bytes] | None = None, count: int = EVENTS,
+    ) -> None:  # fmt: skip
+        """`who`, `writer`: name the draws (rng) of the scales and of the writer.
+
+        `event`: makes the event of a number with draws; None: one of drawn length.  `count`: how many there are."""
         self.acked_events = 0
+        self._event = event or self._any_event
+        self._count = count
         self._cluster = cluster
         self._stream = stream
         self._who = who
@@ -57,17 +67,20 @@ class JobStream:
         await client.close()
 
     async def _write(self) -> None:
-        client, options = await self.client(), self._cluster.options
+        client = await self.client()
         rng = self._cluster.rng(self._writer)
         writer = client.writer(self._stream)
-        for number in range(1, EVENTS + 1):
-            writer.write(body(1, number, rng.randrange(options.event_bytes)), f"key-{rng.randrange(_KEYS)}")
-            if rng.randrange(6) == 0 or number == EVENTS:
+        for number in range(1, self._count + 1):
+            writer.write(self._event(number, rng), f"key-{rng.randrange(_KEYS)}")
+            if rng.randrange(6) == 0 or number == self._count:
                 await retry_forever(writer.flush)
                 self.acked_events = number
                 await asyncio.sleep(rng.random() * _PAUSE_SECONDS)
         await writer.close()
         await client.close()
+
+    def _any_event(self, number: int, rng: random.Random) -> bytes:
+        return body(1, number, rng.randrange(self._cluster.options.event_bytes))
 
     async def _scale(self) -> None:
         client = await self.client()
@@ -96,6 +109,18 @@ class JobStream:
             async for found in batch.arrow_batches()
             for row in found.to_pylist()
         }
+
+    async def ranges(self, rng: random.Random) -> dict[int, tuple[float, float]]:
+        """Return the range of the key space of each segment.  Raises Unavailable: no controller runs.
+
+        `rng`: draws the controller."""
+        place = running_controller(self._cluster, rng)
+        if place is None:
+            raise Unavailable("no controller runs")
+        catalog = place[1].catalog
+        record = (await catalog.require(self._stream)).record
+        epochs = await catalog.epochs(self._stream, record, 0)
+        return {each.segment: (each.low, each.high) for epoch in epochs for each in epoch.segments}
 
 
 __all__ = ["EVENTS", "JobStream"]

@@ -33,7 +33,7 @@ from sarit.search.settings import SearchSettings, decode_settings
 from sarit.search.shard_files import download, read_file
 from sarit.search.state import IndexState, decode_shards
 from simulation.actors.clients import SCOPE, packed, retry_forever
-from simulation.actors.controllers import in_process, running_controller, running_controllers
+from simulation.actors.controllers import controller_of, in_process, running_controller
 from simulation.actors.job_streams import EVENTS, JobStream
 
 if TYPE_CHECKING:
@@ -106,11 +106,7 @@ class SearchUsers:
 
     def _runner(self, process: Process) -> Runner:
         async def run(job: Job, save: Save) -> None:
-            places = running_controllers(self.cluster)
-            found = [controller for running, controller in places if running is process]
-            if not found:  # the worker begins before its controller is known to serve
-                raise Unavailable("the controller starts")
-            await self._run(process, found[0], job, save)
+            await self._run(process, controller_of(self.cluster, process), job, save)
 
         return run
 
@@ -204,7 +200,7 @@ class SearchUsers:
             return
         client = await self.stream.client()
         self.history.events = frozenset(await self.stream.events(client))
-        self.history.ranges = await retry_forever(lambda: self._ranges())
+        self.history.ranges = await retry_forever(lambda: self.stream.ranges(self._rng))
         tail = packed(await client.stream_cut_tail(STREAM))
 
         async def reached() -> bool:
@@ -213,16 +209,6 @@ class SearchUsers:
 
         await self.stream.wait(client, reached, f"the index has not reached {tail}")
         await client.close()
-
-    async def _ranges(self) -> dict[int, tuple[float, float]]:
-        """Return the range of the key space of each segment."""
-        place = running_controller(self.cluster, self._rng)
-        if place is None:
-            raise Unavailable("no controller runs")
-        catalog = place[1].catalog
-        record = (await catalog.require(STREAM)).record
-        epochs = await catalog.epochs(STREAM, record, 0)
-        return {each.segment: (each.low, each.high) for epoch in epochs for each in epoch.segments}
 
     def check(self) -> list[Violation]:
         """All violations."""

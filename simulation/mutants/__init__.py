@@ -12,6 +12,7 @@ from simulation.mutants import (
     backups,
     clients,
     committers,
+    continuous,
     controllers,
     coordination,
     damage,
@@ -37,7 +38,7 @@ from simulation.mutants.registry import Mutant, registered
 MUTANTS: Final[dict[str, Mutant]] = registered()
 
 __all__ = [
-    "MUTANTS", "Mutant", "appends", "backups", "clients", "committers", "controllers", "coordination", "damage",
-    "groups", "jobs", "ledger_ends", "ledgers", "logs", "mirror_segments", "mirrors", "ownership", "quotas", "schemas",
-    "search", "segments", "sessions", "stores", "structures", "tiering",
+    "MUTANTS", "Mutant", "appends", "backups", "clients", "committers", "continuous", "controllers", "coordination",
+    "damage", "groups", "jobs", "ledger_ends", "ledgers", "logs", "mirror_segments", "mirrors", "ownership", "quotas",
+    "schemas", "search", "segments", "sessions", "stores", "structures", "tiering",
 ]  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from checkers.search import IndexHistory, IndexView, MatchHistory, check_index, check_matches
+from checkers.search import Held, IndexHistory, IndexView, MatchHistory, check_index, check_matches
 
 # Segment 0 is split into two of epoch 1; its neighbour 1 stays.
 LEFT, RIGHT, LATER = (1 << 32) + 2, (1 << 32) + 3, (2 << 32) + 4
@@ -42,13 +42,17 @@ def test_a_commit_that_goes_back() -> None:
     assert kinds(IndexView({0: 20, 1: 0}, [(0, 0), (0, 10)]), FIRST) == {"index-back"}
 
 
-def matches(found: Any) -> set[str]:
-    history = MatchHistory("q", frozenset({(0, 0), (0, 10), (LEFT, 0)}), {0: 10, 1: 0}, WHOLE.cut, found, RANGES)
+MATCHED = frozenset({(0, 0), (0, 10), (LEFT, 0)})
+FROM_10 = Held(MATCHED, {0: 10, 1: 0}, WHOLE.cut)
+
+
+def matches(found: Any, *held: Held) -> set[str]:
+    history = MatchHistory("q", held or [FROM_10], found, RANGES)
     return {violation.kind for violation in check_matches(history)}
 
 
 def test_matches_from_the_cut_from_which_a_query_holds() -> None:
-    assert matches([(LEFT, 0), (0, 10)]) == set()
+    assert matches([(0, 10), (LEFT, 0)]) == set()
 
 
 def test_matches_that_are_missing_or_twice_or_of_other_events() -> None:
@@ -56,3 +60,23 @@ def test_matches_that_are_missing_or_twice_or_of_other_events() -> None:
     assert matches([(0, 10), (0, 10), (LEFT, 0)]) == {"match-double"}
     assert matches([(0, 0), (0, 10), (LEFT, 0)]) == {"match-foreign"}
     assert matches([(1, 0), (0, 10), (LEFT, 0)]) == {"match-foreign"}
+
+
+def test_matches_of_a_query_that_was_changed() -> None:
+    whole, split = Held(MATCHED, {0: 0, 1: 0}, {0: 10, 1: 0}), {LEFT: 0, RIGHT: 0, 1: 0}
+    other = Held(frozenset({(1, 0)}), {0: 10, 1: 0}, WHOLE.cut)
+    assert matches([(0, 0), (1, 0)], whole, other) == set()
+    assert matches([(0, 0), (0, 10), (1, 0)], whole, other) == {"match-foreign"}
+    assert matches([(0, 10)], Held(MATCHED, {0: 10, 1: 0}, split)) == set()
+    assert matches([(0, 10), (LEFT, 0)], Held(MATCHED, {0: 10, 1: 0}, split)) == {"match-foreign"}
+
+
+def test_matches_of_a_time_in_which_a_query_may_have_held() -> None:
+    loose = Held(MATCHED, {0: 0, 1: 0}, {0: 10, 1: 0}, loose=True)
+    assert matches([(0, 10), (LEFT, 0)], loose, FROM_10) == set()
+    assert matches([(0, 0), (0, 10), (LEFT, 0)], loose, FROM_10) == set()
+    assert matches([(0, 0), (0, 0), (0, 10), (LEFT, 0)], loose, FROM_10) == {"match-double"}
+
+
+def test_matches_in_another_order_than_their_events() -> None:
+    assert matches([(0, 10), (0, 0), (LEFT, 0)], Held(MATCHED, {0: 0, 1: 0}, WHOLE.cut)) == {"match-order"}
