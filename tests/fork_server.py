@@ -28,6 +28,8 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests import forwarded_sarit
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -106,6 +108,20 @@ def run(
     if check:
         done.check_returncode()
     return done
+
+
+def on_path(directory: Path) -> tuple[str, dict[str, str], tuple[int, ...]]:
+    """Return a path on which a shell finds `sarit`, and the variables and descriptors that the shell needs: a command
+    of the shell is forked, too.  `directory` gets a file."""
+    path = f"{Path(SARIT).parent}{os.pathsep}{os.environ['PATH']}"
+    if FRESH:
+        return path, {}, ()
+    program = directory / "sarit"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -I -S "{forwarded_sarit.__file__}" "$@"\n')
+    program.chmod(0o755)
+    controls = tuple(_running_server(tabular).control for tabular in (False, True))
+    said = json.dumps([SARIT, sorted(_TABULAR_WORDS), *controls])
+    return f"{directory}{os.pathsep}{path}", {forwarded_sarit.CONTROLS: said}, controls
 
 
 class Forked:
@@ -216,6 +232,11 @@ class _Server:
                 stdin=subprocess.DEVNULL, cwd=ROOT, env={**os.environ, "LC_ALL": "C.UTF-8", **_WITHOUT_THREADS},
             )  # fmt: skip
         atexit.register(self.stop)
+
+    @property
+    def control(self) -> int:
+        """The descriptor that a job is asked for at."""
+        return self._control.fileno()
 
     def fork(self, job: dict[str, Any], descriptors: list[int]) -> tuple[socket.socket, int]:
         """The process id, and what its end is read from."""

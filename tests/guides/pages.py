@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import ast
-import os
 import re
 import subprocess
 from codeop import compile_command
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from tests.nodes import SARIT
+from tests.fork_server import on_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,11 +63,12 @@ def run_python(block: Block, path: Path, names: dict[str, Any]) -> None:
 
 def run_shell(block: Block, address: str, directory: Path, **variables: str) -> str:
     """Run a block as a user types it: `sarit` is on the path and knows its controller.  What it prints."""
-    path = f"{Path(SARIT).parent}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", block.text],
-        env={"PATH": path, "SARIT_CONTROLLER": address, "LC_ALL": "C.UTF-8", **variables},
-        cwd=directory, capture_output=True, text=True, timeout=SHELL_SECONDS, check=False,
-    )  # fmt: skip
+    with TemporaryDirectory() as programs:
+        path, needed, descriptors = on_path(Path(programs))
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", block.text],
+            env={"PATH": path, "SARIT_CONTROLLER": address, "LC_ALL": "C.UTF-8", **needed, **variables},
+            pass_fds=descriptors, cwd=directory, capture_output=True, text=True, timeout=SHELL_SECONDS, check=False,
+        )  # fmt: skip
     assert done.returncode == 0, f"the shell block at line {block.line} failed:\n{done.stdout}{done.stderr}"
     return done.stdout

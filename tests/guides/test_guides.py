@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+import sarit
 from tests.catalogs import write_catalogs
 from tests.examples.fast_node import fast_node
 from tests.guides.pages import Block, blocks, run_python, run_shell, statements
@@ -86,6 +87,25 @@ def test_statements_end_where_the_prompt_ends_them() -> None:
 def test_what_the_prompt_refuses_is_refused(text) -> None:
     with pytest.raises(AssertionError, match="line 9|line 10|line 7"):
         list(statements(Block("python", 7, text)))
+
+
+COMMANDS = """
+echo "$(sarit --version)" of "$(sarit --help | head -c 6)"
+cd data
+sarit nonsense 2> errors || echo "code $?"
+grep -c nonsense errors
+sarit standalone --data-dir node --controller-port 0 --store-port 0 --http-port off > log &
+until grep -q "sarit is ready" log; do sleep 0.1; done
+kill $!
+wait $!
+ls
+"""
+
+
+def test_sarit_of_a_shell_block_has_its_pipes_directory_code_and_signals(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    printed = run_shell(Block("sh", 1, COMMANDS), "", tmp_path)
+    assert printed == f"sarit, version {sarit.__version__} of Usage:\ncode 2\n1\nerrors\nlog\nnode\n"
 
 
 def test_failed_block_names_page_and_line(tmp_path: Path) -> None:
