@@ -1,7 +1,7 @@
 # The verbs of this project, in one place.  `make help` lists those of every day, `make help-all` all of them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help help-all setup demo check test lint traced format generate docs clean prove bench trace cluster wheel soak models scale trickle bit-flips backups observability console-browser rest-fuzz cluster-failover cluster-rolling cluster-upgrade cluster-components bookkeeper-kills lake-kills mirror-kills search-kills runbooks interop-processes training edge interop-registry interop-security spark-cluster spark-kills spark-matrix lake-readers security-scan deploy-check release wheel-matrix newcomer
+.PHONY: help help-all setup demo check test lint traced tested format generate docs clean prove bench trace cluster wheel soak models scale trickle bit-flips backups observability console-browser rest-fuzz cluster-failover cluster-rolling cluster-upgrade cluster-components bookkeeper-kills lake-kills mirror-kills search-kills runbooks interop-processes training edge interop-registry interop-security spark-cluster spark-kills spark-matrix lake-readers security-scan deploy-check release wheel-matrix newcomer
 
 # Tests start hundreds of processes: without bytecode each of them compiles Sarit again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -35,11 +35,14 @@ check: setup  ## what is cheap to know, in a minute: lint, and the tests that st
 	@$(MAKE) --no-print-directory lint
 	@$(BIN)/pytest -n 2 --dist loadfile --cost=pure
 
-# Beside lint, which uses one processor, the tests of a fresh clone are compiled: four workers would each do all of it.
+# Beside lint, which uses one processor: mypy has no cache on a fresh clone.
 test: setup  ## what CI runs: lint, types, imports, and every test
-	@$(MAKE) --no-print-directory --jobs=2 lint traced tests/__pycache__
+	@$(MAKE) --no-print-directory --jobs=2 lint traced tested
+
+tested: tests/__pycache__
 	@$(BIN)/pytest -n 4 --dist loadfile --no-loadscope-reorder
 
+# The tests of a fresh clone are compiled once: four workers would each do all of it.
 tests/__pycache__:
 	@$(BIN)/pytest --collect-only -qq > /dev/null || true  # the run itself says what is wrong
 

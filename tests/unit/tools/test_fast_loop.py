@@ -40,7 +40,10 @@ def test_a_push_runs_the_check_and_ci_everything() -> None:
     assert [hook["entry"] for hook in hooks if hook["stages"] == ["pre-push"]] == ["make check"]
     assert "exec make test\n" in (ROOT / ".ci" / "run").read_text()
     (test,) = re.findall(r"^test: .*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    assert " lint traced " in test
+    assert " lint traced tested\n" in test
+    (tested,) = re.findall(r"^tested: .*\n\t(.*)\n", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert tested.startswith("@$(BIN)/pytest -n ")
+    assert not {"-k", "-m", "||", "--cost"} & set(tested.split())
 
 
 def test_few_verbs_stand_in_front() -> None:
