@@ -15,8 +15,8 @@ CAUGHT_BY = ("ack-before-fsync",)  # `python -m simulation mutants` tries all
 
 @functools.cache
 def caught(mutant: str) -> Summary | None:
-    """The first seed that catches a mutant; a few tests need it."""
-    return next((summary for summary in summaries(range(1, 11), [mutant]) if summary.violations), None)
+    """The first of ten seeds that catches a mutant; a few tests need it.  Most from 10 on do, and none before 3."""
+    return next((summary for summary in summaries(range(10, 20), [mutant]) if summary.violations), None)
 
 
 @pytest.mark.parametrize("mutant", CAUGHT_BY)
