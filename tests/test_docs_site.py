@@ -232,15 +232,24 @@ _SOUGHT = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("word", _SOUGHT)
-def test_search_finds_the_words_of_newcomers(built: Path, word: str) -> None:
+@pytest.fixture(scope="module")
+def searched(built: Path) -> tuple[re.Pattern[str], list[tuple[str, set[str]]]]:
+    """What separates words, and each part of a page that the search knows: its place, and its words."""
     index = json.loads((built / "search.json").read_text())
     separator = re.compile(index["config"]["separator"])
+    texts = (f"{item['title']} {html.unescape(re.sub('<[^>]*>', ' ', item['text']))}" for item in index["items"])
+    places = (item["location"] for item in index["items"])
+    return separator, [(place, set(separator.split(text.lower()))) for place, text in zip(places, texts, strict=True)]
+
+
+@pytest.mark.parametrize("word", _SOUGHT)
+def test_search_finds_the_words_of_newcomers(searched, word: str) -> None:
+    separator, parts = searched
     sought = separator.split(word)
-    pages = set()
-    for item in index["items"]:
-        words = separator.split(f"{item['title']} {html.unescape(re.sub('<[^>]*>', ' ', item['text']))}".lower())
+    pages = {
+        place.partition("#")[0]
+        for place, words in parts
         # As the search of the site: each word begins one of the text's.
-        if all(any(each.startswith(part) for each in words) for part in sought):
-            pages.add(item["location"].partition("#")[0])
+        if all(any(each.startswith(part) for each in words) for part in sought)
+    }
     assert _SOUGHT[word] in pages
