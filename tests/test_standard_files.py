@@ -19,6 +19,7 @@ from tests.nodes import SARIT, RunningNode, consecutive_ports
 
 CLOSED = {0: "<&-", 1: ">&-", 2: "2>&-"}
 EVERY = [part for count in (1, 2, 3) for part in combinations(CLOSED, count)]
+ONE_OR_ALL = [part for part in EVERY if len(part) != 2]
 SHOW = """
 import os
 from sarit.cli.main import main
@@ -88,7 +89,8 @@ def test_read_and_write_without_standard_files_end_without_a_traceback(tmp_path)
         options = {"env": {**os.environ, "SARIT_CONTROLLER": node.controller}, "stdin": subprocess.DEVNULL}
         written = closed([SARIT, "write", "s/t", "--create"], [0], **options)
         assert (written.returncode, written.stdout) == (0, b"0 events written to s/t\n")
-        for numbers in EVERY:
+        # Two that are closed become the null device as one does, which is tested above.
+        for numbers in ONE_OR_ALL:
             for words in (["read", "s/t", "--print-cut"], ["write", "s/t"], ["export", "s/t", "-", "--as", "raw"]):
                 done = closed([SARIT, *words], numbers, **options)
                 assert done.returncode == 0, (numbers, words, done.stderr)

@@ -200,14 +200,14 @@ def test_large_schema_is_parsed_or_refused_soon(kind, make):
     if found is None:
         return
     other = taken(kind, text.replace("9998", "77998"), {}) or found
-    for one, two in ((found, other), (other, found)):
-        before = time.process_time()
-        try:
-            incompatibilities(one, two)
-        except Invalid as error:
-            if "too large" not in str(error):
-                raise
-        check_time(before, COMPARISON_SECONDS)
+    # In one direction: they differ in one place, so that the other one takes the same steps.
+    before = time.process_time()
+    try:
+        incompatibilities(found, other)
+    except Invalid as error:
+        if "too large" not in str(error):
+            raise
+    check_time(before, COMPARISON_SECONDS)
 
 
 def test_text_that_is_too_large_is_refused_at_once():
