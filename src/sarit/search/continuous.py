@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from sarit.core.errors import Unavailable
 from sarit.search.continuous_matches import encoded, next_ones
-from sarit.search.continuous_plan import ContinuousState, Intent, Outcome, Written, is_passed, part_of
+from sarit.search.continuous_plan import ContinuousState, Intent, Outcome, Written, part_of
 from sarit.search.continuous_ports import OutputProblem
 from sarit.search.limits import (
     CONTINUOUS_BATCH_SECONDS,
@@ -331,7 +331,7 @@ class Continuous:
 
     async def _read_again(self, intent: Intent) -> Batch:
         """Return the events of an intent's batch, as far as they still exist."""
-        batch, left = Batch(self.cut), dict(intent.last)
+        batch = Batch(self.cut)
         async with aclosing(self._source.follow(self.cut)) as slices:
             async for found in slices:
                 if found is None:
@@ -340,8 +340,7 @@ class Continuous:
                     await self._pause(CONTINUOUS_EVENT_POLL_SECONDS)
                     continue
                 batch.add(part_of(intent, found))
-                left = {segment: last for segment, last in left.items() if not is_passed(found.end, segment, last)}
-                if not left:
+                if await self._source.is_before(intent.end, found.end):
                     break
         return batch
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sarit.core import cuts
 from sarit.core.errors import Corrupt, Invalid, SaritError
-from sarit.core.names import SegmentId, StreamName
+from sarit.core.names import StreamName
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -167,12 +167,3 @@ def part_of(intent: Intent, found: EventSlice) -> EventSlice:
     """Return the part of a slice that belongs to a batch."""
     count = sum(intent.has(found.segment, offset) for offset in found.offsets)
     return replace(found, offsets=found.offsets[:count], events=found.events[:count])
-
-
-def is_passed(cut: StreamCut, segment: int, offset: int) -> bool:
-    """Return whether an event is before a cut of its stream that is behind one in which its segment, or a later one,
-    was read."""
-    known = SegmentId.unpack(segment)
-    if known in cut.positions:
-        return cut.positions[known] > offset
-    return known.epoch < min(each.epoch for each in cut.positions)

@@ -150,6 +150,10 @@ class MemoryEvents:
         """Return whether the stream is sealed, and nothing is behind a cut."""
         return self.sealed and not await self.bytes_behind(cut)
 
+    async def is_before(self, earlier: StreamCut, later: StreamCut) -> bool:
+        """Return whether a cut is nowhere behind another one."""
+        return all(offset <= later.positions[segment] for segment, offset in earlier.positions.items())
+
     async def is_truncated(self, cut: StreamCut) -> bool:
         """Return whether everything before a cut is truncated."""
         return all(offset <= self.heads[segment] for segment, offset in cut.positions.items())

@@ -52,6 +52,10 @@ class EventSource(Protocol):
     async def is_finished(self, cut: StreamCut) -> bool:
         """Return whether the stream is sealed, and nothing is behind a cut.  Raises NotFound, Unavailable."""
 
+    async def is_before(self, earlier: StreamCut, later: StreamCut) -> bool:
+        """Return whether a cut is nowhere behind another one; False, too, if segments of them are not known any more.
+        Raises Unavailable."""
+
     async def is_truncated(self, cut: StreamCut) -> bool:
         """Return whether everything before a cut is truncated.  Raises NotFound, Unavailable."""
 

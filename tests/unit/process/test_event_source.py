@@ -89,6 +89,22 @@ def test_events_come_with_their_places_over_scales(tmp_path):
     on_stream(tmp_path / "node", work)
 
 
+def test_cuts_are_in_order_beside_a_segment_that_a_scale_left_alone(tmp_path):
+    async def work(client, source):
+        first, second = sorted((await source.edge("tail")).positions)
+        await write(client, *(b"event %d" % number for number in range(20)))
+        old = await source.edge("tail")
+        assert await client.stream(str(NAME)).split(second, 2)
+        new = await source.edge("tail")
+        assert new.positions[first] == old.positions[first]
+        ahead = StreamCut(NAME, {**new.positions, first: old.positions[first] + 1})
+        behind = StreamCut(NAME, {**new.positions, first: old.positions[first] - 1})
+        assert [await source.is_before(old, cut) for cut in (old, new, ahead, behind)] == [True, True, True, False]
+        assert [await source.is_before(cut, old) for cut in (old, new, ahead, behind)] == [True, False, False, False]
+
+    on_stream(tmp_path / "node", work, segments=2)
+
+
 def test_truncated_bytes_are_passed_over_and_counted(tmp_path):
     async def work(client, source):
         head = await source.edge("head")

@@ -179,6 +179,10 @@ class Source:
             HEADER + len(event) for s, found in self._of.events.items() for o, event in found if not before(cut, s, o)
         )
 
+    async def is_before(self, earlier: StreamCut, later: StreamCut) -> bool:
+        early, late = dict(earlier.positions), dict(later.positions)
+        return min(early) < min(late) if early.keys() != late.keys() else all(early[s] <= late[s] for s in early)
+
     async def is_finished(self, cut: StreamCut) -> bool:
         return self._of.sealed and not await self.bytes_behind(cut)
 
@@ -399,8 +403,8 @@ class World:
 
     # -- processes --------------------------------------------------------------------------------
 
-    def process(self, gate: Gate | None = None) -> Continuous:
-        """Return a process that has just claimed the job."""
+    def process(self, gate: Gate | None = None, source: Any = None) -> Continuous:
+        """Return a process that has just claimed the job.  `source`: read in place of the stream."""
         gate = Gate() if gate is None else gate
         self.fence += 1
         mine = self.fence
@@ -426,7 +430,8 @@ class World:
         fresh = not self.state
         queries = QuerySet(SOURCE, STREAM_ID, rows, outputs, self, lambda _: Language(), env, worker, fresh=fresh)
         state = ContinuousState.decode(self.state) if self.state else ContinuousState(STREAM_ID, self.stream.tail())
-        made = Continuous(Source(self.stream, gate), queries, outputs, save, env, worker, state, pause=pause)
+        read = Source(self.stream, gate) if source is None else source
+        made = Continuous(read, queries, outputs, save, env, worker, state, pause=pause)
         return made
 
     async def refresh(self) -> None:

@@ -8,13 +8,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from sarit.controller.model.cuts import follows
+from sarit.controller.model.epochs import SegmentRange
+from sarit.core.cuts import StreamCut
 from sarit.core.errors import Fenced
+from sarit.core.names import SegmentId
 from sarit.search import continuous_set
-from sarit.search.continuous_plan import ContinuousState
-from tests.unit.search.continuous_world import OTHER, OUTPUT, Gate, Killed, World, run_to_the_end
+from sarit.search.continuous_plan import ContinuousState, Intent, Outcome, Proof, Written
+from sarit.search.ports import EventSlice
+from tests.unit.search.continuous_world import OTHER, OUTPUT, SOURCE, STREAM_ID, Gate, Killed, World, run_to_the_end
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncGenerator, Callable
 
     from sarit.search.continuous import Continuous
 
@@ -154,6 +159,54 @@ def test_a_batch_that_is_half_committed_is_written_again_to_the_other_output() -
     asyncio.run(run_to_the_end(second))
     assert second.statistics.repeated == 1
     assert world.written() == world.expected()
+
+
+class HalfScaled:
+    """A stream of two segments, of which a scale has replaced the second by two; the first one gets event after event.
+
+    `read`: slices that were read."""
+
+    stream = SOURCE
+
+    def __init__(self) -> None:
+        self.read = 0
+        self._known = {
+            SegmentId(*place).packed: SegmentRange(low, high, SegmentId(*place).packed)
+            for place, low, high in (((0, 0), 0, 0.5), ((0, 1), 0.5, 1), ((1, 2), 0.5, 0.7), ((1, 3), 0.7, 1))
+        }
+
+    def cut(self, *positions: tuple[int, int, int]) -> StreamCut:
+        return StreamCut(SOURCE, {SegmentId(epoch, number): offset for epoch, number, offset in positions})
+
+    async def is_before(self, earlier: StreamCut, later: StreamCut) -> bool:
+        early, late = ({s.packed: at for s, at in cut.positions.items()} for cut in (earlier, later))
+        return follows(self._known, early, late)
+
+    async def bytes_behind(self, cut: StreamCut) -> int:
+        return 0
+
+    async def follow(self, start: StreamCut) -> AsyncGenerator[EventSlice | None, None]:
+        ends = [((0, 0), [(0, 0, 11), (0, 1, 0)]), ((0, 1), [(0, 0, 11), (0, 1, 11)])]
+        ends += [((1, 2), [(0, 0, 11), (1, 2, 11), (1, 3, 0)])]
+        ends += [((0, 0), [(0, 0, 11 * n), (1, 2, 11), (1, 3, 0)]) for n in range(2, 50)]
+        for place, positions in ends:
+            self.read += 1
+            offset = next(at for *segment, at in positions if tuple(segment) == place) - 11
+            yield EventSlice(SegmentId(*place).packed, [offset], [b"red"], self.cut(*positions))
+        while True:
+            yield None
+
+
+def test_a_repeated_batch_is_read_to_its_end_beside_a_segment_that_a_scale_left_alone() -> None:
+    world, source = World(), HalfScaled()
+    before, end = source.cut((0, 0, 0), (0, 1, 0)), source.cut((0, 0, 11), (1, 2, 11), (1, 3, 0))
+    written = Written(OUTPUT, "aborted", StreamCut(OUTPUT, {SegmentId(0, 0): 0}), Proof("1", 0, 0), 1)
+    last = {SegmentId(*place).packed: 0 for place in ((0, 0), (0, 1), (1, 2))}
+    world.state = ContinuousState(STREAM_ID, before, Intent(end, last, (written,))).encode()
+    world.outputs.ended["aborted"] = Outcome.ABORTED
+    process = world.process(source=source)
+    asyncio.run(process.resolve())
+    assert (process.cut, source.read) == (end, 3)
 
 
 def test_how_far_queries_are_behind_is_measured_now_and_then() -> None:

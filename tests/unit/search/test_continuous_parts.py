@@ -14,7 +14,7 @@ from sarit.core.errors import Corrupt, Invalid
 from sarit.core.names import SegmentId, StreamName
 from sarit.search.batch_index import BatchIndex
 from sarit.search.continuous_matches import encoded, is_proof
-from sarit.search.continuous_plan import ContinuousState, Intent, Proof, Written, is_passed
+from sarit.search.continuous_plan import ContinuousState, Intent, Proof, Written
 from sarit.search.continuous_queries import CompiledQueries
 from sarit.search.continuous_rows import (
     ContinuousQuery,
@@ -112,14 +112,6 @@ def test_the_state_is_read_as_it_was_written() -> None:
     assert ContinuousState.decode(b"") == ContinuousState()
     done = state.done(50)
     assert (done.intent, done.cut, done.matches, done.committed_ms) == (None, CUT, 23, 50)
-
-
-def test_an_event_is_passed_by_cuts_behind_it() -> None:
-    cut = StreamCut(SOURCE, {SegmentId(1, 2): 10, SegmentId(1, 3): 0})
-    assert is_passed(cut, SegmentId(1, 2).packed, 9)
-    assert not is_passed(cut, SegmentId(1, 2).packed, 10)
-    assert is_passed(cut, SegmentId(0, 0).packed, 1000)
-    assert not is_passed(cut, SegmentId(2, 4).packed, 0)
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,11 @@ class StreamEvents:
         """Return whether the stream is sealed, and nothing is behind a cut.  Raises NotFound, Unavailable."""
         return await self._source.is_finished(cut)
 
+    async def is_before(self, earlier: StreamCut, later: StreamCut) -> bool:
+        """Return whether a cut is nowhere behind another one; False, too, if segments of them are not known any more.
+        Raises Unavailable."""
+        return await self._source.is_before(earlier, later)
+
     async def appended_ms(self, cut: StreamCut) -> int:
         """Return about when the events behind a cut were appended, since 1970.  Raises NotFound, Unavailable."""
         return await self._source.ingested_ms(cut)

@@ -17,6 +17,8 @@ from sarit.client.reader import batch, boundaries
 from sarit.client.reader.progress import Progress
 from sarit.client.streams import history
 from sarit.client.streams.recorded_cuts import recorded_cut
+from sarit.controller.model.cuts import follows
+from sarit.controller.model.epochs import SegmentRange
 from sarit.core.cuts import StreamCut
 from sarit.core.errors import Corrupt, Invalid, NotFound, Truncated
 from sarit.env.background import gather
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from sarit.client.core.values import SegmentInfo, Successor
     from sarit.client.session.session import Session
     from sarit.client.streams.recorded_cuts import RecordedCut
+    from sarit.controller.model.cuts import Cut
     from sarit.core.names import SegmentId, StreamName
     from sarit.env.ports import Clock
 
@@ -43,7 +46,7 @@ class StreamSource:
         self.stream = stream
         self._session = session
         self._clock = clock
-        self._times = CutTimes(self._recorded, self._is_before, clock)
+        self._times = CutTimes(self._recorded, self.is_before, clock)
         # The ends at which segments were seen, and whether they were sealed there, for those deleted meanwhile.
         self._seen: dict[SegmentId, tuple[int, bool]] = {}
 
@@ -138,9 +141,9 @@ class StreamSource:
     async def _recorded(self, time_ms: int) -> RecordedCut | None:
         return await recorded_cut(self._session, self.stream, time_ms)
 
-    async def _is_before(self, earlier: StreamCut, later: StreamCut) -> bool:
-        """Return whether a cut is nowhere after another one.  A segment that is not known any more is taken for later,
-        which finds an older record."""
+    async def is_before(self, earlier: StreamCut, later: StreamCut) -> bool:
+        """Return whether a cut is nowhere behind another one; False, too, if segments of them are not known any more:
+        then an older record is found, and reading goes on.  Raises Unavailable."""
         early, late = earlier.positions, later.positions
         if any(early[segment] > late[segment] for segment in early.keys() & late.keys()):
             return False
@@ -150,12 +153,8 @@ class StreamSource:
             ranges = await history.Ranges(self._session, self.stream).of({*early, *late})
         except (NotFound, Corrupt):
             return False
-        # Of two segments that overlap, the one that was created in the later epoch is later.
-        return not any(
-            other.epoch > segment.epoch and ranges[other].overlaps(ranges[segment])
-            for segment in late.keys() - early.keys()
-            for other in early
-        )
+        known = {s.packed: SegmentRange(found.low, found.high, s.packed) for s, found in ranges.items()}
+        return follows(known, _packed(earlier), _packed(later))
 
     async def _lost(self, start: StreamCut, end: StreamCut) -> int:
         infos = await _infos_between(self._session, start, end)
@@ -186,6 +185,10 @@ class StreamSource:
                 except Truncated as error:
                     at, rest = rest, batch.remaining_after(rest, error)
                     yield Gap((at.end if rest is None else rest.start) - at.start)
+
+
+def _packed(cut: StreamCut) -> Cut:
+    return {segment.packed: offset for segment, offset in cut.positions.items()}
 
 
 async def _infos_between(session: Session, start: StreamCut, end: StreamCut) -> dict[SegmentId, SegmentInfo | None]:
