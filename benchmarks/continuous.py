@@ -82,12 +82,13 @@ def measure(queries: int, rate: int, batches: int, seed: int) -> dict[str, float
     texts = drawn_queries(events, queries, chance)
     begun = time.process_time()
     bound = [language.query(text) for text in texts]
-    compiled = CompiledQueries(bound)
+    keys = [f"query-{n:06}".encode() for n in range(queries)]
+    compiled = CompiledQueries(zip(keys, bound, strict=True))
     compiling = time.process_time() - begun
-    made = [
-        ContinuousQuery(f"query-{n}", f"{n:032x}", STREAM, wanted := Definition(text, OUTPUT), wanted)
-        for n, text in enumerate(texts)
-    ]
+    made = {
+        key: ContinuousQuery(key.decode(), f"{n:032x}", STREAM, wanted := Definition(text, OUTPUT), wanted)
+        for n, (key, text) in enumerate(zip(keys, texts, strict=True))
+    }
     asked = Asked(made, compiled)
     took: list[float] = []
     parts: list[tuple[float, float, float]] = []

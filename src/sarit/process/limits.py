@@ -181,6 +181,7 @@ MAX_BATCH_WRITE_BYTES: Final = 4 * MIB
 # -- continuous queries
 MAX_CONTINUOUS_QUERIES: Final = 20_000  # of one stream
 MAX_CONTINUOUS_OUTPUTS: Final = 64  # streams that the matches of one stream go to
+CONTINUOUS_LOOK_SECONDS: Final = 3.0  # between two looks for new queries while no events come
 # The lease of a transaction with matches: the longest there is, since a commit that is recorded should find it open.
 CONTINUOUS_LEASE_SECONDS: Final = 600.0
 MAX_CONTINUOUS_SEARCHED_BYTES: Final = 256 * MIB  # of an output, for a transaction that nobody remembers

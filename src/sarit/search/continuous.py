@@ -24,6 +24,7 @@ from sarit.search.continuous_matches import encoded, next_ones
 from sarit.search.continuous_plan import ContinuousState, Intent, Outcome, Written, part_of
 from sarit.search.continuous_ports import OutputProblem
 from sarit.search.limits import (
+    CONTINUOUS_ADOPTION_SECONDS,
     CONTINUOUS_BATCH_SECONDS,
     CONTINUOUS_EVENT_POLL_SECONDS,
     CONTINUOUS_LAG_SECONDS,
@@ -170,15 +171,22 @@ class Continuous:
             asked = await self._queries.asked()
             if not asked.queries:  # nothing was missed: what is before the tail is of no query
                 self.state = replace(self.state, cut=await self._source.edge("tail"))
-            changes = await self._queries.changes(self.cut)
-            if changes:  # stored even if it is the same: a worker that has lost the job learns it here
-                await self._store(self.state)
-            await self._queries.apply(changes)
+            await self._change()
             if not self._queries.is_stale:
                 break
         asked = await self._queries.asked()
         self.statistics.queries, self.statistics.suspended = len(self._queries), self._queries.suspended
         return bool(asked.queries)
+
+    async def _change(self) -> None:
+        """Carry out the changes that are due, or some of them if they are many: events wait for a moment only."""
+        begun = self._clock.monotonic()
+        while changes := await self._queries.changes(self.cut):
+            # Stored even if it is the same: a worker that has lost the job learns it here.
+            await self._store(self.state)
+            await self._queries.apply(changes)
+            if self._queries.is_stale or self._clock.monotonic() - begun >= CONTINUOUS_ADOPTION_SECONDS:
+                return
 
     async def _gather(self, slices: AsyncGenerator[EventSlice | None, None]) -> Batch:
         """Return what comes within the time of a batch; none: nothing came."""

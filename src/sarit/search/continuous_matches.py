@@ -31,14 +31,14 @@ Match: TypeAlias = tuple[StreamName, Proof, str, bytes]
 
 def encoded(
     asked: Asked,
-    found: Sequence[tuple[int, int]],
+    found: Sequence[tuple[bytes, int]],
     places: Sequence[tuple[int, int]],
     events: Sequence[bytes],
     times: Sequence[int | None],
 ) -> Iterator[Match]:
-    """Yield the matches of some events.  `found`: (the number of a query among the asked ones, its events' bitmap)."""
-    for number, bitmap in found:
-        query = asked.queries[number]
+    """Yield the matches of some events.  `found`: (the key of a query among the asked ones, its events' bitmap)."""
+    for key, bitmap in found:
+        query = asked.queries[key]
         assert query.adopted is not None
         output, with_event = query.adopted.output, query.adopted.with_event
         for event in event_numbers(bitmap):

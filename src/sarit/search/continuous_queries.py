@@ -7,6 +7,7 @@ there each query takes a few operations on bitmaps of the whole batch.  Queries 
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
@@ -42,44 +43,92 @@ class TimedBatch:
 
 
 class CompiledQueries:
-    """Queries, each with the numbers of those who asked it.  `wanted`: of each text the tokens that they have."""
+    """Queries by the keys of their rows; those that mean the same are asked once.  A change costs what it changes."""
 
-    def __init__(self, queries: Iterable[Query]) -> None:
-        """`queries`: each is known by its place in this order."""
-        self._numbers: dict[Query, list[int]] = {}
+    def __init__(self, queries: Iterable[tuple[bytes, Query]] = ()) -> None:
+        """`queries`: each with its key."""
+        self._queries: dict[bytes, Query] = {}
+        self._keys: dict[Query, dict[bytes, None]] = {}
         # By whether they are keywords and by field, the queries that a token or a value makes candidates.
-        self._by_word: dict[tuple[bool, str], dict[str, list[Query]]] = {}
-        self._always: list[Query] = []
-        for number, query in enumerate(queries):
-            self._numbers.setdefault(query, []).append(number)
-        for query in self._numbers:
-            words = required(query)
-            if words is None:
-                self._always.append(query)
-            else:
-                for keyword, field, word in words:
-                    self._by_word.setdefault((keyword, field), {}).setdefault(word, []).append(query)
-        self.wanted = wanted_tokens(self._numbers)
+        self._by_word: dict[tuple[bool, str], dict[str, dict[Query, None]]] = {}
+        self._always: dict[Query, None] = {}
+        self._tokens: dict[str, Counter[str]] = {}  # of each text: how many different queries have a token
+        for key, query in queries:
+            self.put(key, query)
 
     def __repr__(self) -> str:
-        return f"<CompiledQueries, {len(self._numbers)} different ones>"
+        return f"<CompiledQueries, {len(self._keys)} different ones>"
+
+    def put(self, key: bytes, query: Query) -> None:
+        """Add a query, or change it."""
+        if self._queries.get(key) == query:
+            return
+        self.remove(key)
+        self._queries[key] = query
+        keys = self._keys.setdefault(query, {})
+        if not keys:
+            self._add(query)
+        keys[key] = None
+
+    def remove(self, key: bytes) -> None:
+        """Remove a query, if it is there."""
+        query = self._queries.pop(key, None)
+        if query is None:
+            return
+        keys = self._keys[query]
+        del keys[key]
+        if not keys:
+            del self._keys[query]
+            self._drop(query)
+
+    def _add(self, query: Query) -> None:
+        words = required(query)
+        if words is None:
+            self._always[query] = None
+        for keyword, field, word in words or ():
+            self._by_word.setdefault((keyword, field), {}).setdefault(word, {})[query] = None
+        for field, tokens in wanted_tokens([query]).items():
+            self._tokens.setdefault(field, Counter()).update(tokens)
+
+    def _drop(self, query: Query) -> None:
+        self._always.pop(query, None)
+        for keyword, field, word in required(query) or ():
+            by_word = self._by_word[keyword, field]
+            del by_word[word][query]
+            if not by_word[word]:
+                del by_word[word]
+            if not by_word:
+                del self._by_word[keyword, field]
+        for field, tokens in wanted_tokens([query]).items():
+            counts = self._tokens[field]
+            for token in tokens:
+                counts[token] -= 1
+                if not counts[token]:
+                    del counts[token]
+            if not counts:
+                del self._tokens[field]
+
+    @property
+    def wanted(self) -> dict[str, Set[str]]:
+        """The tokens that queries ask for, of each text."""
+        return {field: counts.keys() for field, counts in self._tokens.items()}
 
     def candidates(self, batch: EventBatch) -> Iterable[Query]:
         """Return the queries that may match events of a batch, each once."""
-        found = dict.fromkeys(self._always)
+        found = dict(self._always)
         for (keyword, field), by_word in self._by_word.items():
             for word in batch.keywords(field) if keyword else batch.tokens(field):
                 if word in by_word:
-                    found.update(dict.fromkeys(by_word[word]))
+                    found.update(by_word[word])
         return found
 
-    def match(self, batch: EventBatch) -> list[tuple[int, int]]:
-        """Return (the number of a query, the events that match it) for those that match any, ascending."""
+    def match(self, batch: EventBatch) -> list[tuple[bytes, int]]:
+        """Return (the key of a query, the events that match it) for those that match any, ascending."""
         found = [
-            (number, bitmap)
+            (key, bitmap)
             for query in self.candidates(batch)
             if (bitmap := batch.match(query))
-            for number in self._numbers[query]
+            for key in self._keys[query]
         ]
         found.sort()
         return found

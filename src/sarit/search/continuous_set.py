@@ -9,12 +9,11 @@ next one has seen.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from sarit.core.errors import Conflict, Corrupt, Invalid
 from sarit.core.texts import cut_text
-from sarit.env.background import gather
 from sarit.search.continuous_queries import CompiledQueries
 from sarit.search.continuous_rows import decode_query, encode_query, mapping_key, query_key
 from sarit.search.limits import (
@@ -25,7 +24,7 @@ from sarit.search.limits import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence, Set
+    from collections.abc import Callable, Iterable, Mapping, Sequence, Set
     from typing import TypeAlias
 
     from sarit.core.cuts import StreamCut
@@ -53,10 +52,20 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The queries that events are asked about: those that hold, compiled together."""
+    """The queries that events are asked about, by the keys of their rows: those that hold, compiled together."""
 
-    queries: Sequence[ContinuousQuery]
-    compiled: CompiledQueries
+    queries: dict[bytes, ContinuousQuery] = field(default_factory=dict)
+    compiled: CompiledQueries = field(default_factory=CompiledQueries)
+
+    def put(self, key: bytes, query: ContinuousQuery, bound: Query) -> None:
+        """Add a query, or change it."""
+        self.queries[key] = query
+        self.compiled.put(key, bound)
+
+    def remove(self, key: bytes) -> None:
+        """Remove a query, if it is there."""
+        self.queries.pop(key, None)
+        self.compiled.remove(key)
 
 
 class QuerySet:
@@ -84,7 +93,8 @@ class QuerySet:
         self._found: dict[bytes, tuple[ContinuousQuery, int]] = {}
         self._compiled: dict[str, Query | str] = {}  # by the text; a text: why there is none
         self._checked: dict[StreamName, tuple[float, str]] = {}  # when an output was checked, and its problem
-        self._asked: Asked | None = None
+        self._asked = Asked()
+        self._touched: set[bytes] = set()  # keys of queries that have changed since `_asked` was brought up to date
         self._sorted: _Sorted | None = None
 
     def __repr__(self) -> str:
@@ -113,8 +123,19 @@ class QuerySet:
         if encoded != self._mapping:
             self.language = await self._worker.run(lambda: self._languages(encoded))
             self._mapping, self._compiled = encoded, {}
+            self._touched.update(self._found)
+        rows = await self._rows.scan(query_key(self._stream_id, ""))
+        found = await self._worker.run(lambda: self._decoded(rows))
+        await self._compile(found)
+        both = self._found.keys() | found.keys()
+        self._touched.update(key for key in both if self._found.get(key) != found.get(key))
+        self._found, self._position, self._loaded = found, position, True
+        self._sorted = None
+
+    def _decoded(self, rows: Sequence[tuple[bytes, bytes, int]]) -> dict[bytes, tuple[ContinuousQuery, int]]:
+        """Return the queries of rows with their versions, by their keys.  Rows that are damaged are left out."""
         found: dict[bytes, tuple[ContinuousQuery, int]] = {}
-        for key, value, version in await self._rows.scan(query_key(self._stream_id, "")):
+        for key, value, version in rows:
             before = self._found.get(key)
             if before is not None and before[1] == version:
                 found[key] = before
@@ -126,9 +147,7 @@ class QuerySet:
                 continue
             trusted = not self._loaded or _same(query, before)
             found[key] = query if trusted else _unadopted(query), version
-        await self._compile(found)
-        self._found, self._position, self._loaded = found, position, True
-        self._asked = self._sorted = None
+        return found
 
     async def _compile(self, found: dict[bytes, tuple[ContinuousQuery, int]]) -> None:
         definitions = (each for query, _ in found.values() for each in (query.wanted, query.adopted))
@@ -206,16 +225,20 @@ class QuerySet:
         """Write changes into their rows.  A row that its user has changed meanwhile is read again.  Raises
         Unavailable."""
         for first in range(0, len(changes), CONTINUOUS_ROWS_AT_ONCE):
-            await gather(*(self._apply(change) for change in changes[first : first + CONTINUOUS_ROWS_AT_ONCE]))
+            part = changes[first : first + CONTINUOUS_ROWS_AT_ONCE]
+            rows = [(each.key, None if each.query is None else encode_query(each.query), each.version) for each in part]
+            try:
+                versions = await self._rows.put_all(rows)
+            except Conflict:  # none of them is written: all come again once the rows are read again
+                self._position = None
+                continue
+            for change, version in zip(part, versions, strict=True):
+                self._note(change, version)
 
-    async def _apply(self, change: Change) -> None:
-        value = None if change.query is None else encode_query(change.query)
-        try:
-            version = await self._rows.put(change.key, value, change.version)
-        except Conflict:
-            self._position = None
-            return
-        self._asked = self._sorted = None
+    def _note(self, change: Change, version: int) -> None:
+        """Note that a row was written, and its new version."""
+        self._sorted = None
+        self._touched.add(change.key)
         if change.query is None:
             del self._found[change.key]
             return
@@ -230,27 +253,41 @@ class QuerySet:
         return self._position is None
 
     async def asked(self) -> Asked:
-        """Return the queries that hold now."""
-        if self._asked is None:
-            self._asked = await self._holding(None)
+        """Return the queries that hold now.  They stay the same until `load` or `apply` is called."""
+        if self._touched:
+            touched, self._touched = self._touched, set()
+            await self._worker.run(lambda: self._bring_up_to_date(touched))
         return self._asked
+
+    def _bring_up_to_date(self, touched: Iterable[bytes]) -> None:
+        for key in touched:
+            if (bound := self._bound(key)) is None:
+                self._asked.remove(key)
+            else:
+                self._asked.put(key, self._found[key][0], bound)
+
+    def _bound(self, key: bytes) -> Query | None:
+        """Return what events are asked about for the query of a row; None: it does not hold."""
+        query = self._found[key][0] if key in self._found else None
+        if query is None or query.adopted is None or query.holds_from is None:
+            return None
+        bound = self._compiled[query.adopted.text]
+        if isinstance(bound, str) or self._rights.problem(query.adopted.maker, self._stream, query.adopted.output):
+            return None
+        return bound
 
     async def asked_for(self, outputs: Set[StreamName]) -> Asked:
         """Return the queries that held when the last batch began, and hold still, for some outputs."""
-        return await self._holding(outputs)
+        return await self._worker.run(lambda: self._asked_for(outputs))
 
-    async def _holding(self, outputs: Set[StreamName] | None) -> Asked:
-        queries, compiled = [], []
-        for query, _ in self._found.values():
-            adopted = query.adopted
-            if adopted is None or query.holds_from is None or (outputs is not None and adopted.output not in outputs):
+    def _asked_for(self, outputs: Set[StreamName]) -> Asked:
+        found = Asked()
+        for key, (query, _) in self._found.items():
+            if query.adopted is None or query.adopted.output not in outputs:
                 continue
-            bound = self._compiled[adopted.text]
-            if isinstance(bound, str) or self._rights.problem(adopted.maker, self._stream, adopted.output):
-                continue
-            queries.append(query)
-            compiled.append(bound)
-        return Asked(queries, await self._worker.run(lambda: CompiledQueries(compiled)))
+            if (bound := self._bound(key)) is not None:
+                found.put(key, query, bound)
+        return found
 
 
 def _same(query: ContinuousQuery, before: tuple[ContinuousQuery, int] | None) -> bool:

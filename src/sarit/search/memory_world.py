@@ -93,6 +93,13 @@ class MemoryRows:
         self._rows[key] = (value, self._position)
         return self._position
 
+    async def put_all(self, changes: Sequence[tuple[bytes, bytes | None, int]]) -> list[int]:
+        """Do the same for several (key, value, version), for all or for none.  Raises Conflict."""
+        for key, _, version in changes:
+            if key not in self._rows or self._rows[key][1] != version:
+                raise Conflict(f"row {key!a} has another version")
+        return [await self.put(*change) for change in changes]
+
     async def scan(self, prefix: bytes) -> list[tuple[bytes, bytes, int]]:
         """Return (key, value, version) of all keys that begin with a prefix, ascending."""
         return sorted((key, *row) for key, row in self._rows.items() if key.startswith(prefix))

@@ -98,6 +98,9 @@ class Rows(Protocol):
 
         Returns the new version; of a removal -1.  Raises Conflict, and changes nothing; Unavailable."""
 
+    async def put_all(self, changes: Sequence[tuple[bytes, bytes | None, int]]) -> list[int]:
+        """Do the same for several (key, value, version), for all or for none.  Raises Conflict, Unavailable."""
+
     async def scan(self, prefix: bytes) -> list[tuple[bytes, bytes, int]]:
         """Return (key, value, version) of all keys that begin with a prefix, ascending.  Raises Unavailable."""
 

@@ -340,12 +340,25 @@ class Rows:
 
     async def put(self, key: bytes, value: bytes | None, version: int | None) -> int:
         await self._gate("put")
+        found = self._put(key, value, version)
+        await self._gate("was put")
+        return found
+
+    async def put_all(self, changes: Sequence[tuple[bytes, bytes | None, int]]) -> list[int]:
+        await self._gate("put")
+        rows = self._world.rows.rows
+        if any(rows.get(key, (b"", None))[1] != version for key, _, version in changes):
+            raise Conflict("a row was changed")
+        found = [self._put(*change) for change in changes]
+        await self._gate("was put")
+        return found
+
+    def _put(self, key: bytes, value: bytes | None, version: int | None) -> int:
         before = self._world.rows.rows.get(key)
         found = self._world.rows.put(key, value, version)
         assert before is not None
         after = None if value is None else decode_query(value)
         self._world.note(decode_query(before[0]), after, self._process().cut, owns=self._fence == self._world.fence)
-        await self._gate("was put")
         return found
 
     async def scan(self, prefix: bytes) -> list[tuple[bytes, bytes, int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,9 @@ from sarit.controller.model.epochs import SegmentRange
 from sarit.core.cuts import StreamCut
 from sarit.core.errors import Fenced
 from sarit.core.names import SegmentId
-from sarit.search import continuous_set
+from sarit.search import continuous, continuous_set
 from sarit.search.continuous_plan import ContinuousState, Intent, Outcome, Proof, Written
+from sarit.search.continuous_queries import CompiledQueries
 from sarit.search.ports import EventSlice
 from tests.unit.search.continuous_world import OTHER, OUTPUT, SOURCE, STREAM_ID, Gate, Killed, World, run_to_the_end
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
     from sarit.search.continuous import Continuous
+    from sarit.search.query import Query
 
 
 def script() -> list[Callable[[World], None]]:
@@ -106,6 +109,7 @@ def test_a_query_that_a_worker_adopts_after_it_was_taken_over_holds_from_where_t
 
 def test_every_match_once_while_queries_come_and_go_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(continuous_set, "MAX_CONTINUOUS_CHANGES", 1)
+    monkeypatch.setattr(continuous, "CONTINUOUS_ADOPTION_SECONDS", 0)
     for at in range(0, len(CALLS), 2):
         world = World(script())
         with suppress(Killed):
@@ -114,6 +118,42 @@ def test_every_match_once_while_queries_come_and_go_one_by_one(monkeypatch: pyte
         asyncio.run(run_to_the_end(world.process()))
         world.judge()
         asyncio.run(taken_over(at, at % 40, "")).judge()
+
+
+def test_only_queries_that_come_or_change_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = Counter[str]()
+    add = CompiledQueries._add
+
+    def counted(self: CompiledQueries, query: Query) -> None:
+        compiled[repr(query)] += 1
+        add(self, query)
+
+    monkeypatch.setattr(CompiledQueries, "_add", counted)
+    monkeypatch.setattr(continuous_set, "MAX_CONTINUOUS_CHANGES", 3)
+    monkeypatch.setattr(continuous, "CONTINUOUS_ADOPTION_SECONDS", 0)
+    names, active = [f"q-{number}" for number in range(10)], set[int]()
+
+    def begin(world: World) -> None:
+        for name in names:
+            world.want(name, f"red {name}")
+
+    def note(world: World) -> None:
+        active.add([world.query(name).state for name in names].count("active"))
+
+    def change(world: World) -> None:
+        # Events do not wait until all of them hold.
+        assert {3, 6, 9, 10} <= active
+        world.want("q-4", "red -blue")
+
+    def end(world: World) -> None:
+        world.stream.sealed = True
+
+    rest = [lambda _: None] * 60
+    world = World([begin, *[note] * 60, change, *rest, lambda w: w.stream.append("red"), *rest, end])
+    asyncio.run(run_to_the_end(world.process()))
+    assert set(compiled.values()) == {1}
+    assert len(compiled) == len(names) + 1
+    assert world.written() == world.expected()
 
 
 def append_more(world: World) -> None:

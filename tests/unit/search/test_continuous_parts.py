@@ -41,14 +41,38 @@ QUERY = ContinuousQuery("late", "6f" * 16, SOURCE, Definition("delay", OUTPUT), 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(DOCUMENTS, max_size=20), st.lists(QUERIES, max_size=8))
 def test_compiled_queries_match_as_each_by_itself(documents, queries) -> None:
-    compiled = CompiledQueries(queries)
+    keyed = [(bytes([n]), query) for n, query in enumerate(queries)]
+    compiled = CompiledQueries(keyed)
     index = BatchIndex(documents, compiled.wanted)
-    expected = [(n, found) for n, query in enumerate(queries) if (found := BatchIndex(documents).match(query))]
-    assert compiled.match(index) == expected
+    assert compiled.match(index) == [(n, found) for n, query in keyed if (found := BatchIndex(documents).match(query))]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(DOCUMENTS, max_size=20), st.lists(st.tuples(st.integers(0, 5), st.none() | QUERIES), max_size=30))
+def test_queries_that_came_changed_and_went_leave_no_trace(documents, steps) -> None:
+    compiled, left = CompiledQueries(), {}
+    for number, query in steps:
+        key = bytes([number])
+        if query is None:
+            compiled.remove(key)
+            left.pop(key, None)
+        else:
+            compiled.put(key, query)
+            left[key] = query
+    new = CompiledQueries(left.items())
+    assert compiled.wanted == new.wanted
+    first, second = BatchIndex(documents, compiled.wanted), BatchIndex(documents, new.wanted)
+    assert compiled.match(first) == new.match(second)
+    assert set(compiled.candidates(first)) == set(new.candidates(second))
+    for key in left:
+        compiled.remove(key)
+    assert vars(compiled) == vars(CompiledQueries())
 
 
 def test_queries_without_their_words_in_a_batch_are_no_candidates() -> None:
-    compiled = CompiledQueries([And((Term(ALL_TEXT, "a"), Term(ALL_TEXT, "rare"))), Term(ALL_TEXT, "b")])
+    compiled = CompiledQueries(
+        [(b"1", And((Term(ALL_TEXT, "a"), Term(ALL_TEXT, "rare")))), (b"2", Term(ALL_TEXT, "b"))]
+    )
 
     class Batch:
         def tokens(self, field: str) -> list[str]:
@@ -61,7 +85,7 @@ def test_queries_without_their_words_in_a_batch_are_no_candidates() -> None:
             assert query == Term(ALL_TEXT, "b")
             return 1
 
-    assert compiled.match(Batch()) == [(1, 1)]
+    assert compiled.match(Batch()) == [(b"2", 1)]
 
 
 @pytest.mark.parametrize(
@@ -124,8 +148,8 @@ def test_the_state_is_read_as_it_was_written() -> None:
 )
 def test_matches_have_the_events_that_queries_want(event: bytes, shown: dict[str, object]) -> None:
     query = ContinuousQuery("late", "6f", SOURCE, None, Definition("delay", OUTPUT, with_event=True))
-    asked = Asked([query], CompiledQueries([]))
-    ((output, proof, key, data),) = encoded(asked, [(0, 1)], [(4, 8)], [event], [1700])
+    asked = Asked({b"late": query})
+    ((output, proof, key, data),) = encoded(asked, [(b"late", 1)], [(4, 8)], [event], [1700])
     assert (output, key) == (OUTPUT, "late")
     place = {"query": "late", "id": "6f", "stream": "s/t", "segment": 4, "offset": 8, "time_ms": 1700}
     assert json.loads(data) == place | shown

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sarit.client.streams import properties
 from sarit.core import cuts
 from sarit.core.errors import Invalid
-from sarit.process.limits import MAX_MEASURED_INDEXES
+from sarit.process.limits import CONTINUOUS_LOOK_SECONDS, MAX_MEASURED_INDEXES
 from sarit.search.continuous import Continuous, ContinuousStatistics
 from sarit.search.continuous_plan import CONTINUOUS_JOB, ContinuousState
 from sarit.search.continuous_set import QuerySet
@@ -96,7 +96,7 @@ class ContinuousJobs:
         from sarit.process.jobs.match_outputs import StreamOutputs
 
         site, tables = world.search, world.search.controller.catalog.tables
-        source = StreamEvents(session, job.key.stream, env.clock)
+        source = StreamEvents(session, job.key.stream, env.clock, CONTINUOUS_LOOK_SECONDS)
         state, stream_id = ContinuousState.decode(job.state), await source.identity()
         fresh = state.cut is None or state.stream_id != stream_id
         if fresh:

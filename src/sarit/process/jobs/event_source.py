@@ -32,10 +32,14 @@ if TYPE_CHECKING:
 class StreamEvents:
     """One stream, read by a session of a client."""
 
-    def __init__(self, session: Session, stream: StreamName, clock: Clock) -> None:
+    def __init__(
+        self, session: Session, stream: StreamName, clock: Clock, max_poll_seconds: float = MAX_EVENT_POLL_SECONDS
+    ) -> None:
+        """`max_poll_seconds`: after which `follow` yields None, however long nothing has come."""
         self.stream = stream
         self._session = session
         self._clock = clock
+        self._max_poll_seconds = max_poll_seconds
         self._source = StreamSource(session, stream, clock)
 
     def __repr__(self) -> str:
@@ -90,7 +94,7 @@ class StreamEvents:
             await reader.open()
             while True:
                 idle = (self._clock.monotonic() - last) / EVENT_POLLS_OF_IDLE_TIME
-                poll = min(max(idle, EVENT_POLL_SECONDS), MAX_EVENT_POLL_SECONDS)
+                poll = min(max(idle, EVENT_POLL_SECONDS), self._max_poll_seconds)
                 found = await within(poll, reader.next_events())
                 if found is None:
                     yield None

@@ -174,21 +174,25 @@ class TableRows:
         """Set the value of a key, or remove it (None), if it has a version; None: if there is none.
 
         Returns the new version; of a removal -1.  Raises Conflict, and changes nothing; Unavailable."""
-        return await self._update(TableUpdate(key, value, NOT_EXISTS if version is None else version))
+        return (await self._update(TableUpdate(key, value, NOT_EXISTS if version is None else version)))[0]
+
+    async def put_all(self, changes: Sequence[tuple[bytes, bytes | None, int]]) -> list[int]:
+        """Do the same for several (key, value, version), for all or for none.  Raises Conflict, Unavailable."""
+        return await self._update(*(TableUpdate(*change) for change in changes))
 
     async def put_always(self, key: bytes, value: bytes | None) -> None:
         """Set the value of a key, or remove it, whatever it has.  Raises Unavailable."""
         await self._update(TableUpdate(key, value, NO_VERSION))
 
-    async def _update(self, update: TableUpdate) -> int:
+    async def _update(self, *updates: TableUpdate) -> list[int]:
         try:
-            return (await self._tables.update(SEARCH_TABLE, [update]))[0]
+            return await self._tables.update(SEARCH_TABLE, updates)
         except NotFound:
-            if update.value is None:
-                return -1
+            if all(update.value is None for update in updates):
+                return [-1] * len(updates)
         with suppress(Exists):
             await self._tables.create(SEARCH_TABLE)
-        return (await self._tables.update(SEARCH_TABLE, [update]))[0]
+        return await self._tables.update(SEARCH_TABLE, updates)
 
     async def scan(self, prefix: bytes) -> list[tuple[bytes, bytes, int]]:
         """Return (key, value, version) of all keys that begin with a prefix, ascending.  Raises Unavailable."""
