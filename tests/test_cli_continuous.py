@@ -47,3 +47,12 @@ def test_queries_are_created_shown_changed_and_deleted(node: RunningNode) -> Non
     deleted = sarit(node, "continuous", "delete", "s/lines", "late", "--yes")[0]
     assert deleted == "continuous query late of s/lines is deleted\n"
     assert json.loads(sarit(node, "continuous", "list", "s/lines", "--format", "json")[0] or "[]") == []
+
+
+def test_an_error_names_the_streams_that_there_are_only_if_a_stream_is_missing(node: RunningNode) -> None:
+    assert sarit(node, "continuous", "show", "s/lines", "nothing", code=1)[1] == (
+        "sarit: stream s/lines has no continuous query nothing, or none that you may see\n"
+    )
+    error = sarit(node, "continuous", "create", "s/lines", "late", "delay", "s/nowhere", code=1)[1]
+    assert "stream s/nowhere does not exist" in error
+    assert "there are s/alerts, s/lines" in error

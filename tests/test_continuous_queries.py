@@ -15,6 +15,7 @@ from sarit.core.errors import Exists, Forbidden, Invalid, NotFound
 from sarit.core.names import StreamName
 from sarit.env.real import real_env
 from sarit.process.search import continuous as continuous_calls
+from sarit.process.search import continuous_outputs
 from sarit.process.settings import NodeConfig
 from sarit.process.standalone import open_node
 from sarit.search.continuous_plan import CONTINUOUS_JOB, CONTINUOUS_KIND
@@ -116,10 +117,10 @@ def test_what_cannot_be_asked_is_refused(tmp_path) -> None:
     async def work(node, client):
         await prepare(client)
         create = client.continuous.create
-        with pytest.raises(NotFound):
+        with pytest.raises(NotFound, match="stream shop/nowhere does not exist"):
             await create(ORDERS, "red", "red", "shop/nowhere")
-        with pytest.raises(NotFound):
-            await create("shop/nowhere", "red", "red", ALERTS)
+        with pytest.raises(NotFound, match="stream shop/elsewhere does not exist"):
+            await create("shop/elsewhere", "red", "red", ALERTS)
         with pytest.raises(Invalid, match="own matches"):
             await create(ORDERS, "red", "red", ORDERS)
         with pytest.raises(Invalid, match="level"):
@@ -128,6 +129,8 @@ def test_what_cannot_be_asked_is_refused(tmp_path) -> None:
             await create(ORDERS, "red rose", "red", ALERTS)
         with pytest.raises(Invalid):
             await create(ORDERS, "red", '"red', ALERTS)
+        with pytest.raises(Invalid, match="JSON"):
+            await create(ORDERS, "red", "red", ALERTS, mapping={"fields": object()})
         with pytest.raises(Invalid):
             await create(ORDERS, "red", "red", "_system/containers")
         with pytest.raises(NotFound):
@@ -137,6 +140,29 @@ def test_what_cannot_be_asked_is_refused(tmp_path) -> None:
         with pytest.raises(Exists):
             await create(ORDERS, "red", "blue", ALERTS)
         assert [query.name for query in await client.continuous.list(ORDERS)] == ["red"]
+
+    on_node(tmp_path, work)
+
+
+def test_an_output_that_leads_back_to_the_stream_is_refused(tmp_path, monkeypatch) -> None:
+    async def work(node, client):
+        await prepare(client, ALERTS, "shop/others", "shop/third")
+        create = client.continuous.create
+        await create(ORDERS, "red", "red", ALERTS)
+        await create(ALERTS, "more", "red", "shop/others")
+        await create(ALERTS, "too", "red", "shop/third")
+        with pytest.raises(Invalid, match="own matches.*: shop/orders -> shop/alerts -> shop/others"):
+            await create("shop/others", "back", "red", ORDERS)
+        with pytest.raises(Invalid, match=": shop/alerts -> shop/others"):
+            await create("shop/others", "back", "red", ALERTS)
+        assert await client.continuous.list("shop/others") == ()
+        # A query that is gone leads nowhere.
+        await client.continuous.delete(ALERTS, "more")
+        monkeypatch.setattr(continuous_outputs, "CONTINUOUS_COUNT_SECONDS", 0.0)
+        await create("shop/others", "back", "red", ORDERS)
+        monkeypatch.setattr(continuous_outputs, "MAX_CONTINUOUS_WAY_STREAMS", 2)
+        with pytest.raises(Invalid, match="more than 2 streams"):
+            await create("shop/third", "back", "red", "shop/others")
 
     on_node(tmp_path, work)
 

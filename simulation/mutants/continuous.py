@@ -153,14 +153,19 @@ def query_adopted_before_its_cut_is_saved() -> Iterator[None]:
 @contextmanager
 def query_adopted_a_batch_late() -> Iterator[None]:
     """The batch that begins at the stated cut of a query is asked about without it."""
-    right = QuerySet._apply
+    apply, load = QuerySet.apply, QuerySet.load
+    late: dict[int, set[bytes]] = {}
 
-    async def wrong(self: Any, change: Any) -> None:
-        asked = await self.asked()
-        await right(self, change)
-        self._asked = asked
+    async def applied(self: Any, changes: Any) -> None:
+        await apply(self, changes)
+        late.setdefault(id(self), set()).update(self._touched)
+        self._touched = set()
 
-    with patched(QuerySet, right, wrong):
+    async def loaded(self: Any) -> None:
+        await load(self)
+        self._touched |= late.pop(id(self), set())
+
+    with patched(QuerySet, apply, applied), patched(QuerySet, load, loaded):
         yield
 
 

@@ -226,6 +226,12 @@ SECTIONS: Final = {
         _gauge("sarit_continuous_lag_bytes", "Bytes of the stream about which no query was asked yet", "stream"),
         _counter("sarit_continuous_events_total", "Events about which all queries were asked", "stream"),
         _counter("sarit_continuous_matches_total", "Matches that were written to outputs", "stream"),
+        _counter(
+            "sarit_continuous_query_matches_total",
+            "The same by query, since the job began here: of the 10 queries of a stream with the most",
+            "stream",
+            "query",
+        ),
         _counter("sarit_continuous_repeated_total", "Transactions that were aborted, and written again", "stream"),
     ),
     "Links to other installations": (

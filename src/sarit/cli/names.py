@@ -158,6 +158,8 @@ def names_beside(ctx: click.Context, message: str) -> str:
                 return param.type.beside(ctx, text)
             if isinstance(param.type, ScopedType) and name and text in message:
                 listed = _ask(ctx, partial(param.type.names, scope=scope, prefix=f"{scope}/"))
+                if text in listed:  # something else is not there
+                    continue
                 if listed:
                     return nearest(text, listed)
                 # Which of the two is missing, only the scopes say.

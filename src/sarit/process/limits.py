@@ -181,13 +181,17 @@ MAX_BATCH_WRITE_BYTES: Final = 4 * MIB
 # -- continuous queries
 MAX_CONTINUOUS_QUERIES: Final = 20_000  # of one stream
 MAX_CONTINUOUS_OUTPUTS: Final = 64  # streams that the matches of one stream go to
-CONTINUOUS_LOOK_SECONDS: Final = 3.0  # between two looks for new queries while no events come
+MAX_MEASURED_CONTINUOUS: Final = 10  # queries of a stream that have metrics of their own: those with the most matches
+MAX_CONTINUOUS_POLL_SECONDS: Final = 3.0  # between two questions about new queries while no events come
 # The lease of a transaction with matches: the longest there is, since a commit that is recorded should find it open.
 CONTINUOUS_LEASE_SECONDS: Final = 600.0
 MAX_CONTINUOUS_SEARCHED_BYTES: Final = 256 * MIB  # of an output, for a transaction that nobody remembers
 MAX_LISTED_CONTINUOUS: Final = 100  # queries in one answer: each has a text of up to some KiB
 MAX_CONTINUOUS_ATTEMPTS: Final = 20  # to change a row that others change at the same time
-CONTINUOUS_COUNT_SECONDS: Final = 10.0  # for so long the number of a stream's queries is known about
+CONTINUOUS_COUNT_SECONDS: Final = 10.0  # for so long the queries of a stream are known about
+MAX_COUNTED_CONTINUOUS_STREAMS: Final = 256  # whose queries a controller knows about for so long
+MAX_CONTINUOUS_WAY_STREAMS: Final = 64  # to which the queries of an output may lead, over several streams
+MAX_SHOWN_WAY_CHARACTERS: Final = 1_000  # of the streams by which matches would come back to their source
 
 # -- links
 # How often a link's row is read, and its status saved.

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -33,6 +34,7 @@ from sarit.search.limits import (
     MAX_CONTINUOUS_BATCH_BYTES,
     MAX_CONTINUOUS_BATCH_EVENTS,
     MAX_CONTINUOUS_REPEATS,
+    MAX_COUNTED_CONTINUOUS,
 )
 
 if TYPE_CHECKING:
@@ -100,8 +102,16 @@ class ContinuousStatistics:
     suspended: int = 0
     events: int = 0
     matches: int = 0
+    by_query: Counter[str] = field(default_factory=Counter)  # matches, by the name of their query
     repeated: int = 0  # transactions that were aborted after they were recorded, and written again
     lag_bytes: int = 0  # of the stream, behind the cut up to which the queries were asked
+
+    def count(self, events: Sequence[tuple[str, bytes]]) -> None:
+        """Count matches.  `events`: each with the name of its query."""
+        self.matches += len(events)
+        self.by_query.update(name for name, _ in events)
+        if len(self.by_query) > MAX_COUNTED_CONTINUOUS:  # of many that have come and gone
+            self.by_query = Counter(dict(self.by_query.most_common(MAX_COUNTED_CONTINUOUS // 2)))
 
 
 class Continuous:
@@ -270,7 +280,7 @@ class Continuous:
                         begun[output] = _Begun(await self._outputs.begin(output), before, proof)
                     await begun[output].transaction.write(events)
                     begun[output].matches += len(events)
-                    self.statistics.matches += len(events)
+                    self.statistics.count(events)
 
     def _matches(self, batch: Batch, part: slice, asked: Asked) -> Iterator[Match]:
         """Return an iterator over the matches of a part of a batch: those of a query in the order of the events."""

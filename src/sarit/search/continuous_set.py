@@ -236,7 +236,7 @@ class QuerySet:
                 self._note(change, version)
 
     def _note(self, change: Change, version: int) -> None:
-        """Note that a row was written, and its new version."""
+        """Record that a row was written, with its new version."""
         self._sorted = None
         self._touched.add(change.key)
         if change.query is None:

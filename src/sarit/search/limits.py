@@ -51,6 +51,7 @@ CONTINUOUS_ROWS_AT_ONCE: Final = 32  # of queries, written together: all of them
 CONTINUOUS_ENCODED_MATCHES: Final = 1_000  # matches that are made into events at a time
 CONTINUOUS_LAG_SECONDS: Final = 10.0  # between two measurements of how far queries are behind
 CONTINUOUS_EVENT_POLL_SECONDS: Final = 0.1  # between two looks for new events
+MAX_COUNTED_CONTINUOUS: Final = 40_000  # queries whose matches a process counts, those that are deleted too
 MAX_CONTINUOUS_REPEATS: Final = 5  # of a batch whose transactions were aborted, in one run
 
 # -- an index --------------------------------------------------------------------------------------

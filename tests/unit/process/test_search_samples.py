@@ -45,12 +45,16 @@ def test_continuous_queries_have_the_series_of_the_table_while_they_run() -> Non
 
     async def asked(worker, job, save, statistics):
         statistics.queries, statistics.lag_bytes = 3, 70
+        statistics.count([("late", b"")] * 3 + [(f"q-{number:02}", b"") for number in range(20)])
         seen.extend(jobs.samples())
 
     jobs._ask = asked
     asyncio.run(jobs.run(SimpleNamespace(key=SimpleNamespace(stream=StreamName("s", "t"))), None))
     assert {name: value for name, labels, value in seen if labels == ("s/t",)} == {
         "sarit_continuous_queries": 3, "sarit_continuous_suspended": 0, "sarit_continuous_lag_bytes": 70,
-        "sarit_continuous_events_total": 0, "sarit_continuous_matches_total": 0, "sarit_continuous_repeated_total": 0,
+        "sarit_continuous_events_total": 0, "sarit_continuous_matches_total": 23, "sarit_continuous_repeated_total": 0,
     }  # fmt: skip
+    by_query = [(labels, value) for _, labels, value in seen if len(labels) > 1]
+    assert by_query[:2] == [(("s/t", "late"), 3), (("s/t", "q-00"), 1)]
+    assert len(by_query) == 10
     assert not list(jobs.samples())

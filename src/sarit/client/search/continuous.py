@@ -167,7 +167,7 @@ class ContinuousQueries:
 
     async def _put(self, stream: StreamName, request: pb.PutContinuousRequest, wait: float) -> ContinuousQuery:
         try:
-            reply = await self._called(stream, request)
+            reply = await self._called(request)
         except Invalid:
             if request.mapping:
                 raise
@@ -176,7 +176,7 @@ class ContinuousQueries:
             if not mapping.fields:
                 raise
             request.mapping, request.inferred = json.dumps(to_document(mapping)).encode(), True
-            reply = await self._called(stream, request)
+            reply = await self._called(request)
         made = _query(stream, reply.query)
         if not wait or made.state != "pending":
             return made
@@ -186,9 +186,10 @@ class ContinuousQueries:
 
         return await self._until(stream, request.name, holds, wait) or made
 
-    async def _called(self, stream: StreamName, request: pb.PutContinuousRequest) -> Any:
+    async def _called(self, request: pb.PutContinuousRequest) -> Any:
+        # Which of the two streams is missing, or whether it is the query, the server says.
         controller = self._session.controller
-        return await self._session.with_retry(lambda: controller.named(stream, SEARCH.putContinuous, request))
+        return await self._session.with_retry(lambda: controller.call(SEARCH.putContinuous, request))
 
     async def _until(
         self, stream: StreamName, name: str, reached: Callable[[ContinuousQuery | None], bool], seconds: float
@@ -216,10 +217,13 @@ def _stream(name: str | StreamName) -> StreamName:
 def _request(
     stream: StreamName, name: str, query: str, output: StreamName, with_event: bool, mapping: Mapping[str, Any] | None
 ) -> pb.PutContinuousRequest:
+    try:
+        encoded = b"" if mapping is None else json.dumps(mapping).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Invalid(f"the mapping cannot be written as JSON: {error}") from None
     return pb.PutContinuousRequest(
         scope=stream.scope, stream=stream.stream, name=name, query=query.encode(errors="replace"),
-        output=convert.stream_info(output), withEvent=with_event,
-        mapping=b"" if mapping is None else json.dumps(mapping).encode(),
+        output=convert.stream_info(output), withEvent=with_event, mapping=encoded,
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sarit.client.streams import properties
 from sarit.core import cuts
 from sarit.core.errors import Invalid
-from sarit.process.limits import CONTINUOUS_LOOK_SECONDS, MAX_MEASURED_INDEXES
+from sarit.process.limits import MAX_CONTINUOUS_POLL_SECONDS, MAX_MEASURED_CONTINUOUS, MAX_MEASURED_INDEXES
 from sarit.search.continuous import Continuous, ContinuousStatistics
 from sarit.search.continuous_plan import CONTINUOUS_JOB, ContinuousState
 from sarit.search.continuous_set import QuerySet
@@ -75,6 +75,8 @@ class ContinuousJobs:
             yield "sarit_continuous_events_total", label, found.events
             yield "sarit_continuous_matches_total", label, found.matches
             yield "sarit_continuous_repeated_total", label, found.repeated
+            for name, matches in found.by_query.most_common(MAX_MEASURED_CONTINUOUS):
+                yield "sarit_continuous_query_matches_total", (str(stream), name), matches
 
     async def run(self, job: Job, save: Save) -> None:
         """Ask about the events of a stream until it has ended.  Raises what `Continuous.run` raises."""
@@ -96,7 +98,7 @@ class ContinuousJobs:
         from sarit.process.jobs.match_outputs import StreamOutputs
 
         site, tables = world.search, world.search.controller.catalog.tables
-        source = StreamEvents(session, job.key.stream, env.clock, CONTINUOUS_LOOK_SECONDS)
+        source = StreamEvents(session, job.key.stream, env.clock, MAX_CONTINUOUS_POLL_SECONDS)
         state, stream_id = ContinuousState.decode(job.state), await source.identity()
         fresh = state.cut is None or state.stream_id != stream_id
         if fresh:

@@ -17,13 +17,13 @@ from sarit.controller.jobs import JobKey
 from sarit.controller.keys import SEARCH_TABLE, after_prefix
 from sarit.core.errors import Conflict, Exists, Invalid, NotFound, Unavailable
 from sarit.core.names import SYSTEM_SCOPE, StreamName, is_user_name
+from sarit.core.texts import cut_text
 from sarit.process.limits import (
-    CONTINUOUS_COUNT_SECONDS,
     MAX_CONTINUOUS_ATTEMPTS,
-    MAX_CONTINUOUS_OUTPUTS,
-    MAX_CONTINUOUS_QUERIES,
     MAX_LISTED_CONTINUOUS,
+    MAX_SHOWN_WAY_CHARACTERS,
 )
+from sarit.process.search.continuous_outputs import ContinuousOutputs
 from sarit.process.search.site import TableRows
 from sarit.rpc.generated import controller_pb2 as pb
 from sarit.rpc.generated import sarit_pb2, search_pb2
@@ -65,7 +65,7 @@ class ContinuousCalls:
         self._tables = world.tables
         self._rows = TableRows(world.tables)
         self._env = world.env
-        self._counts: dict[str, tuple[float, int, set[StreamName]]] = {}  # by stream: when, queries, outputs
+        self._outputs = ContinuousOutputs(self._rows, self._stream_id, world.env.clock)
 
     def __repr__(self) -> str:
         return f"<ContinuousCalls of {self._controller!r}>"
@@ -91,7 +91,7 @@ class ContinuousCalls:
         if found is None:
             if request.version:
                 raise NotFound(f"stream {stream} has no continuous query {name}")
-            await self._check_count(stream, stream_id, output)
+            await self._check_outputs(stream, stream_id, output)
             query = ContinuousQuery(
                 name, self._env.random.bytes(16).hex(), stream, wanted, created_ms=self._env.clock.wall_ms()
             )
@@ -105,6 +105,8 @@ class ContinuousCalls:
             version = await self._rows.put(key, encode_query(query), None if found is None else found[1])
         except Conflict:
             raise Conflict(f"continuous query {name} of {stream} was changed by another at the same time") from None
+        if found is None:
+            self._outputs.add(stream_id, output)
         await self._ensure_job(stream)
         return search_pb2.PutContinuousResponse(query=_message(query, version))
 
@@ -194,7 +196,10 @@ class ContinuousCalls:
 
     async def _stream_id(self, stream: StreamName) -> str:
         request = sarit_pb2.CreationIdRequest(scope=stream.scope, stream=stream.stream)
-        found: bytes = (await self._identity.creationId(request)).creationId
+        try:
+            found: bytes = (await self._identity.creationId(request)).creationId
+        except NotFound:
+            raise NotFound(f"stream {stream} does not exist") from None
         return found.hex()
 
     async def _require(self, output: StreamName) -> None:
@@ -228,20 +233,15 @@ class ContinuousCalls:
                 return
         raise Unavailable("the fields of continuous queries are changed by others at the same time; try again")
 
-    async def _check_count(self, stream: StreamName, stream_id: str, output: StreamName) -> None:
-        """Raises Invalid: the stream has too many queries, or outputs; counted now and then."""
-        now = self._env.clock.monotonic()
-        counted = self._counts.get(stream_id)
-        if counted is None or now - counted[0] >= CONTINUOUS_COUNT_SECONDS:
-            rows = [decode_query(value) for _, value, _ in await self._rows.scan(query_key(stream_id, ""))]
-            outputs = {query.wanted.output for query in rows if query.wanted is not None}
-            counted = now, len(rows), outputs
-        at, count, outputs = counted
-        if count >= MAX_CONTINUOUS_QUERIES:
-            raise Invalid(f"stream {stream} has {count} continuous queries, which is the limit: delete some")
-        if len(outputs | {output}) > MAX_CONTINUOUS_OUTPUTS:
-            raise Invalid(f"the continuous queries of {stream} have {len(outputs)} outputs, which is the limit")
-        self._counts = {stream_id: (at, count + 1, outputs | {output})}
+    async def _check_outputs(self, stream: StreamName, stream_id: str, output: StreamName) -> None:
+        """Raises Invalid: the stream has too many queries or outputs, or its matches would come back to it."""
+        await self._outputs.check(stream, stream_id, output)
+        if way := await self._outputs.way(output, stream):
+            shown = [str(each) if self._may_read(each) else "a stream that you may not read" for each in way]
+            raise Invalid(
+                f"matches of {stream} cannot go to {output}: queries would be asked about their own matches, since "
+                f"continuous queries lead back: {cut_text(' -> '.join(shown), MAX_SHOWN_WAY_CHARACTERS)}"
+            )
 
     async def _ensure_job(self, stream: StreamName) -> Job | None:
         """Return the job of a stream's queries; make it, or make it again if it is done."""
@@ -257,13 +257,17 @@ class ContinuousCalls:
         return None
 
     def _may_see(self, query: ContinuousQuery) -> bool:
-        who, access = current_authorized.get(), self._controller.access
-        definition = query.wanted or query.adopted
-        if who is None or access is None or definition is None:
+        who, definition = current_authorized.get(), query.wanted or query.adopted
+        if who is None or definition is None:
             return True
-        resource = owner_resource(definition.output.scope, definition.output.stream)
-        caller = Caller(who.user, who.roles)
-        return definition.maker.name == who.user or access.rules.of(caller, resource) >= Permission.READ
+        return definition.maker.name == who.user or self._may_read(definition.output)
+
+    def _may_read(self, stream: StreamName) -> bool:
+        who, access = current_authorized.get(), self._controller.access
+        if who is None or access is None:
+            return True
+        resource = owner_resource(stream.scope, stream.stream)
+        return access.rules.of(Caller(who.user, who.roles), resource) >= Permission.READ
 
 
 def _maker() -> Maker:
