@@ -111,16 +111,17 @@ def run(
 
 
 def on_path(directory: Path) -> tuple[str, dict[str, str], tuple[int, ...]]:
-    """Return a path on which a shell finds `sarit`, and the variables and descriptors that the shell needs: a command
-    of the shell is forked, too.  `directory` gets a file."""
+    """Return a path on which a shell finds `sarit` and `python`, and the variables and descriptors that the shell
+    needs: these commands of the shell are forked, too.  `directory` gets two files."""
     path = f"{Path(SARIT).parent}{os.pathsep}{os.environ['PATH']}"
     if FRESH:
         return path, {}, ()
-    program = directory / "sarit"
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -I -S "{forwarded_sarit.__file__}" "$@"\n')
-    program.chmod(0o755)
+    for name, program in (("sarit", SARIT), ("python", sys.executable)):
+        script = directory / name
+        script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -I -S "{forwarded_sarit.__file__}" "{program}" "$@"\n')
+        script.chmod(0o755)
     controls = tuple(_running_server(tabular).control for tabular in (False, True))
-    said = json.dumps([SARIT, sorted(_TABULAR_WORDS), *controls])
+    said = json.dumps([sorted(_TABULAR_WORDS), *controls])
     return f"{directory}{os.pathsep}{path}", {forwarded_sarit.CONTROLS: said}, controls
 
 

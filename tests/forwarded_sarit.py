@@ -1,5 +1,5 @@
-"""The `sarit` that a shell of a test finds on its path: has a fork server run the command with its own descriptors,
-arguments, environment and directory, hands on the signals that it gets, and ends as the command does.
+"""The `sarit` and `python` that a shell of a test finds on its path: has a fork server run the command with its own
+descriptors, arguments, environment and directory, hands on the signals that it gets, and ends as the command does.
 
 Python starts it alone (`-I -S`), without what Sarit imports: see `on_path` in tests/fork_server.py, which sets the
 variable."""
@@ -15,11 +15,11 @@ CONTROLS = "SARIT_TEST_CONTROLS"
 
 
 def main() -> None:
-    """Run the command that this process was started with.  The variable holds the server's program, words that need
-    the server with the libraries for tables, and the descriptors of the two servers."""
-    sarit, tabular, *controls = json.loads(os.environ[CONTROLS])
+    """Run the command that this process got as arguments.  The variable holds words that need the server with the
+    libraries for tables, and the descriptors of the two servers."""
+    tabular, *controls = json.loads(os.environ[CONTROLS])
     words = sys.argv[1:]
-    job = {"argv": [sarit, *words], "cwd": os.getcwd(), "env": dict(os.environ)}
+    job = {"argv": words, "cwd": os.getcwd(), "env": dict(os.environ)}
     control = socket.socket(fileno=controls[not set(words).isdisjoint(tabular)])
     answers, theirs = socket.socketpair()
     handed_on = (signal.SIGINT, signal.SIGTERM)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.fork_server import on_path
 from tests.limits import HANG_SECONDS
 from tests.nodes import RunningNode
 
@@ -41,14 +41,12 @@ def test_commands_of_readme_run(node, tmp_path, chapter) -> None:
         r"^(.*?)  # until Ctrl-C$", rf"timeout --foreground --preserve-status -s INT {UNTIL} \1", commands, flags=re.M
     )
     (tmp_path / "examples").symlink_to(ROOT / "examples")
-    environment = os.environ | {
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "SARIT_CONTROLLER": node.controller,
-        "PYTHONUNBUFFERED": "1",
-    }
+    (tmp_path / "programs").mkdir()
+    path, needed, descriptors = on_path(tmp_path / "programs")
+    environment = os.environ | needed | {"PATH": path, "SARIT_CONTROLLER": node.controller, "PYTHONUNBUFFERED": "1"}
     run = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", commands],
-        cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=HANG_SECONDS,
+        cwd=tmp_path, env=environment, pass_fds=descriptors, capture_output=True, text=True, timeout=HANG_SECONDS,
     )  # fmt: skip
     assert run.returncode == 0, run.stdout[-2000:] + run.stderr[-3000:]
     assert "Traceback" not in run.stderr
