@@ -184,10 +184,8 @@ LARGE = [
     (Kind.JSON, lambda: filled('{"enum":[', "{n}", "]}")),
     (Kind.JSON, lambda: filled('{"$ref":"#', "/~1{n}", '"}', "")),
     (Kind.JSON, lambda: filled('{"required":[', '"{n}"', "]}")),
+    # Messages, values and nested messages: test_protobuf_definition.py.
     (Kind.PROTOBUF, lambda: filled('syntax = "proto3"; message A {', " int32 f{n} = 1{n};", "}", "")),
-    (Kind.PROTOBUF, lambda: filled('syntax = "proto3";', " message A{n} {{ A{before} a = 1; }}", "", "")),
-    (Kind.PROTOBUF, lambda: filled('syntax = "proto3"; enum E {', " S{n} = {n};", "}", "")),
-    (Kind.PROTOBUF, lambda: filled('syntax = "proto3";', " message A {{", "", "")),
     (Kind.OPAQUE, lambda: "A" * (MAX_SCHEMA_BYTES - 4)),
 ]  # fmt: skip
 
