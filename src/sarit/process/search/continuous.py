@@ -24,6 +24,7 @@ from sarit.process.limits import (
     MAX_SHOWN_WAY_CHARACTERS,
 )
 from sarit.process.search.continuous_outputs import ContinuousOutputs
+from sarit.process.search.messages import text_of
 from sarit.process.search.site import TableRows
 from sarit.rpc.generated import controller_pb2 as pb
 from sarit.rpc.generated import sarit_pb2, search_pb2
@@ -81,7 +82,7 @@ class ContinuousCalls:
         name = check_name(request.name)
         if output == stream:
             raise Invalid(f"matches of {stream} cannot go to {output}: the query would be asked about its own matches")
-        text = _utf8(request.query)
+        text = text_of(request.query)
         stream_id = await self._stream_id(stream)
         await self._require(output)
         await self._learn(stream_id, text, request.mapping, inferred=request.inferred)
@@ -283,13 +284,6 @@ def _output(
     if check and (scope == SYSTEM_SCOPE or not is_user_name(scope) or not is_user_name(stream)):
         raise Invalid("the output of a continuous query is a stream of users, as SCOPE/STREAM")
     return StreamName(scope, stream)
-
-
-def _utf8(text: bytes) -> str:
-    try:
-        return text.decode()
-    except UnicodeDecodeError:
-        raise Invalid("the text of the query is not UTF-8") from None
 
 
 def _mapping(given: bytes) -> Mapping:
