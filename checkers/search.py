@@ -84,7 +84,7 @@ class MatchHistory:
 
 def check_index(history: IndexHistory) -> list[Violation]:
     """Everything that is wrong; empty when nothing is."""
-    return [*_order(history.views), *(found for view in history.views for found in _view(history, view))]
+    return [*_order(history), *(found for view in history.views for found in _view(history, view))]
 
 
 def check_matches(history: MatchHistory) -> list[Violation]:
@@ -122,9 +122,13 @@ def _too_late(found: Sequence[Position]) -> Iterator[Position]:
         last[segment] = max(offset, last.get(segment, 0))
 
 
-def _order(views: Sequence[IndexView]) -> Iterator[Violation]:
-    for earlier, later in pairwise(views):
-        back = [segment for segment, offset in later.cut.items() if offset < earlier.cut.get(segment, 0)]
+def _order(history: IndexHistory) -> Iterator[Violation]:
+    for earlier, later in pairwise(history.views):
+        back = [
+            segment
+            for segment, offset in earlier.cut.items()
+            if offset and not _is_before((segment, offset - 1), later.cut, history.ranges)
+        ]
         if back:
             yield Violation("index-back", f"{later.cut} comes after {earlier.cut}: segments {back[:_SHOWN]}")
 

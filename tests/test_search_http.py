@@ -81,6 +81,12 @@ def test_stream_is_made_searchable_and_searched(tmp_path):
         while (listed := asked(node, f"{stream}/continuous-queries"))["matches"] < 1:
             pass
         assert [each["name"] for each in listed["queries"]] == ["full"]
+        with urllib.request.urlopen(f"http://{node.http}/metrics", timeout=HANG_SECONDS) as answer:
+            scraped = answer.read().decode().splitlines()
+        values = {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in scraped if line[:1] != "#"}
+        assert values['sarit_searches_total{outcome="found"}'] >= 5
+        assert values['sarit_continuous_queries{stream="web/log"}'] == 1
+        assert values['sarit_continuous_matches_total{stream="web/log"}'] >= 1
         assert asked(node, query, "PUT", wanted | {"query": "disk empty"})["query"] == "disk empty"
         assert asked(node, query, "DELETE") is None
 

@@ -40,6 +40,13 @@ def test_events_behind_the_cut_and_places_of_no_event() -> None:
 
 def test_a_commit_that_goes_back() -> None:
     assert kinds(IndexView({0: 20, 1: 0}, [(0, 0), (0, 10)]), FIRST) == {"index-back"}
+    assert kinds(IndexView({LEFT: 10, RIGHT: 0, 1: 0}, [(0, 0), (0, 10), (LEFT, 0)]), FIRST) == {"index-back"}
+    assert kinds(WHOLE, IndexView({LEFT: 10, RIGHT: 0, 1: 10}, sorted(EVENTS - {(LATER, 0)}))) == {"index-back"}
+
+
+def test_a_cut_that_names_nothing_of_a_part_of_the_keys() -> None:
+    assert kinds(IndexView({1: 10}, [(1, 0)])) == set()
+    assert kinds(IndexView({1: 10}, [(0, 0), (1, 0)])) == {"index-early"}
 
 
 MATCHED = frozenset({(0, 0), (0, 10), (LEFT, 0)})

@@ -23,6 +23,9 @@ class Family:
     async def search(self, request):
         return pb.SearchResponse(total=len(request.stream))
 
+    def samples(self):
+        yield "searched", (), 1
+
     async def close(self):
         self.closed = True
 
@@ -42,11 +45,13 @@ def test_first_call_makes_its_family_once(monkeypatch):
         world = SimpleNamespace(env=real_env())
         calls = SearchCalls(world, {"search": module.__name__})
         assert not made
+        assert not list(calls.samples())
         request = pb.SearchRequest(stream="abc")
         replies = await asyncio.gather(*(calls.search(request) for _ in range(5)))
         assert {reply.total for reply in replies} == {3}
         (only,) = made
         assert only.world is world
+        assert list(calls.samples()) == [("searched", (), 1)]
         await calls.close()
         assert only.closed
 

@@ -6,6 +6,7 @@ import asyncio
 import random
 import threading
 from base64 import b64encode
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -123,7 +124,14 @@ def test_search_finds_what_was_committed_and_counts_it(tmp_path):
         assert counted["sarit_searches_total", "failed"] == counted[("sarit_searches_running",)] == 0
         assert counted[("sarit_searches_copies_bytes",)] > 0
         assert counted[("sarit_searches_seconds_total",)] > 0
-        assert {name for name, *_ in counted} <= {metric.name for metric in METRICS}
+        assert counted[("sarit_searches_copied_bytes_total",)] >= counted[("sarit_searches_copies_bytes",)]
+        names = {metric.name for metric in METRICS if metric.name.startswith("sarit_searches_")}
+        assert {name for name, *_ in counted} == names
+        place.index.state = replace(place.index.state, closed=replace(place.index.state.closed, checksum=0))
+        await place.index._claim.save(place.index.state.encode())
+        with pytest.raises(Corrupt):
+            await place.search()
+        assert ("sarit_searches_total", ("failed",), 1) in list(place.family.samples())
 
     run(tmp_path, work)
 

@@ -10,6 +10,7 @@ from sarit.core.names import StreamName
 from sarit.env.real import real_env
 from sarit.process.jobs.continuous import ContinuousJobs
 from sarit.process.jobs.search_samples import samples
+from sarit.search.continuous import ContinuousStatistics
 from sarit.search.statistics import IndexStatistics
 
 
@@ -58,3 +59,16 @@ def test_continuous_queries_have_the_series_of_the_table_while_they_run() -> Non
     assert by_query[:2] == [(("s/t", "late"), 3), (("s/t", "q-00"), 1)]
     assert len(by_query) == 10
     assert not list(jobs.samples())
+
+
+def test_series_of_continuous_queries_are_those_of_the_table_and_bounded(monkeypatch) -> None:
+    monkeypatch.setattr("sarit.process.jobs.continuous.MAX_MEASURED_INDEXES", 2)
+    jobs = ContinuousJobs(SimpleNamespace(env=real_env(), client=None))
+    jobs._measured = {StreamName("s", f"t{number}"): ContinuousStatistics() for number in (2, 0, 1)}
+    for counters in jobs._measured.values():
+        counters.count([("late", b"")])
+    found = list(jobs.samples())
+    declared = {metric.name: metric.labels for metric in METRICS if metric.name.startswith("sarit_continuous_")}
+    assert {name for name, _, _ in found} == declared.keys()
+    assert all(len(labels) == len(declared[name]) for name, labels, _ in found)
+    assert {labels[0] for _, labels, _ in found} == {"s/t0", "s/t1"}

@@ -257,6 +257,17 @@ def test_how_far_queries_are_behind_is_measured_now_and_then() -> None:
     assert process.statistics.lag_bytes < 1 << 20
 
 
+def test_queries_events_and_matches_are_counted() -> None:
+    world = World(script())
+    process = world.process()
+    asyncio.run(run_to_the_end(process))
+    counted = process.statistics
+    assert counted.matches == process.state.matches == world.written().total() > 0
+    assert counted.events == process.state.events > 0
+    assert (counted.queries, counted.suspended) == (len(process._queries), 0)
+    assert counted.queries > 0
+
+
 def test_a_query_without_rights_holds_for_nothing_until_it_has_them_again() -> None:
     world = World()
     cuts = {}
@@ -267,6 +278,7 @@ def test_a_query_without_rights_holds_for_nothing_until_it_has_them_again() -> N
 
     def allow(world: World) -> None:
         cuts["suspended"] = world.query("red").problem
+        cuts["counted"] = process.statistics.suspended
         world.refused.clear()
 
     def end(world: World) -> None:
@@ -287,8 +299,10 @@ def test_a_query_without_rights_holds_for_nothing_until_it_has_them_again() -> N
             end,
         ]
     )
-    asyncio.run(run_to_the_end(world.process()))
+    process = world.process()
+    asyncio.run(run_to_the_end(process))
     assert cuts["suspended"] == "ann may not change shop/alerts"
+    assert (cuts["counted"], process.statistics.suspended) == (1, 0)
     assert world.query("red").state == "active"
     texts = {offset for _, _, _, offset in world.written()}
     assert world.written() == world.expected()
