@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from sarit.cli import envelopes
+from sarit.cli.options import count_of
 from sarit.core import cuts
 
 if TYPE_CHECKING:
@@ -29,8 +30,7 @@ def print_scan(state: ScanState, output: str, *, count: bool) -> None:
         pointer = found.hit.pointer
         _print_hit(found.time_ms, pointer.segment, pointer.offset, found.hit.event, output)
     sys.stdout.flush()
-    shown = f"of which {len(state.hits):,} are shown"
-    _say(f"{state.total:,} of {state.events:,} events match, {shown}")
+    _say_shown(f"{state.total:,} of {count_of(state.events, 'event')}", state.total, len(state.hits))
     if state.partly:
         _say(f"of {state.partly:,} events only a part was searched, or they have a field of another kind")
     if state.left_out:
@@ -49,7 +49,7 @@ def print_result(result: SearchResult, output: str, *, count: bool, scores: bool
     for hit in result.hits:
         _print_hit(hit.time_ms, hit.segment, hit.offset, hit.event, output, hit.score if scores else None)
     sys.stdout.flush()
-    _say(f"{result.total:,} events match, of which {len(result.hits):,} are shown")
+    _say_shown(count_of(result.total, "event"), result.total, len(result.hits))
     when = "nothing yet" if result.cut is None else f"what was written until {_time(result.committed_ms)}, about"
     _say(f"the index has {when}")
 
@@ -77,6 +77,11 @@ def _print_hit(
 
 def _time(time_ms: int) -> str | int:
     return envelopes.text_of_time(time_ms * _MICROS_PER_MILLI)
+
+
+def _say_shown(events: str, total: int, shown: int) -> None:
+    verbs = ("matches" if total == 1 else "match", "is" if shown == 1 else "are")
+    _say(f"{events} {verbs[0]}, of which {shown:,} {verbs[1]} shown")
 
 
 def _say(text: str) -> None:
