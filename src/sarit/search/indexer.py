@@ -379,8 +379,8 @@ class Indexer:
         needed = index_plan.blobs_of(self.state, self.shards)
         if self._growing is not None:
             needed.add(self._growing.blob)
-        found = set(await self._blobs.names(f"{self.state.stream_id}/")) - needed
-        self._old = {name: self._old.get(name, now) for name in found}
+        found = await self._blobs.names(f"{self.state.stream_id}/")
+        self._old = {name: self._old.get(name, now) for name in found if name not in needed}
         due = [name for name, since in self._old.items() if now - since >= OLD_BLOB_SECONDS]
         if due:
             # Nobody else has the job, so nobody has made a blob that was listed.

@@ -134,6 +134,30 @@ def test_replaced_indexer_deletes_no_blob_of_the_present_one(world, monkeypatch)
     run(main())
 
 
+def test_old_blobs_are_deleted_in_the_order_of_their_names(world, monkeypatch):
+    """In the order of a set they would be deleted in another one by each process: no seed of the simulation repeats."""
+    rolling(monkeypatch)
+    monkeypatch.setattr(indexer, "OLD_BLOB_SECONDS", 0.0)
+    deleted, right = [], world.blobs.delete
+
+    async def delete(name):
+        deleted.append(name)
+        await right(name)
+
+    async def main():
+        world.stream.write(b"one")
+        found = world.indexer()
+        await world.index(found)
+        names = [f"{world.state.stream_id}/left-{number:02}" for number in range(20)]
+        for name in names:
+            await world.blobs.append(name, [b"x"])
+        monkeypatch.setattr(world.blobs, "delete", delete)
+        await found._collect(world.clock.monotonic())
+        assert deleted == names
+
+    run(main())
+
+
 def test_old_blobs_are_deleted_later(world, monkeypatch):
     rolling(monkeypatch)
     monkeypatch.setattr(indexer, "OLD_BLOB_SECONDS", 50.0)
