@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from sarit.cli.job_status import replace_job, time_since
 from sarit.cli.option_types import Memory
 from sarit.cli.options import count_of
 from sarit.client.streams.iceberg import ICEBERG_JOB, table_of
-from sarit.core.errors import Invalid, SaritError
-from sarit.env.real import real_env
+from sarit.core.errors import Invalid
 from sarit.lake.problems import name_in
 from sarit.lake.settings import STARTS, VALUE_CHOICES, IcebergSettings
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from sarit.client.streams.iceberg import IcebergTable
     from sarit.core.names import StreamName
 
-_MS_PER_SECOND = 1000
 _OPTIONS = (
     click.option(
         "--iceberg", "table", metavar="CATALOG.NAMESPACE.TABLE",
@@ -131,56 +130,28 @@ def change_table(client: Client, name: StreamName, change: IcebergChange) -> Non
     if found.progress.cut is not None:  # where it was to begin has been decided
         wanted = replace(wanted, resume_from="")
     if wanted != found.settings:
-        replace_job(client, name, found.settings, wanted)
-
-
-def replace_job(client: Client, name: StreamName, old: IcebergSettings, new: IcebergSettings) -> None:
-    """Replace the job of a table by one with other settings: those of a job never change.
-
-    If the new ones are refused, the old job is created again.  Raises Invalid, Unavailable."""
-    handle = client.stream(name)
-    handle.delete_job(ICEBERG_JOB)
-    try:
-        handle.create_job(ICEBERG_JOB, new.encode())
-    except SaritError:
-        handle.create_job(ICEBERG_JOB, old.encode())
-        raise
+        replace_job(client, name, ICEBERG_JOB, found.settings.encode(), wanted.encode())
 
 
 # -- what there is -------------------------------------------------------------------------------
 
 
-def lag_bytes(client: Client, name: StreamName, table: IcebergTable) -> int | None:
-    """Return how many bytes of a stream are not in its table yet; None: it is not known where the table is."""
-    if (begin := table.begin) is None:
-        return None
-    reader = client.stream(name).batch(begin, "tail", skip_truncated=True)
-    return sum(part.length for part in reader.slices)
-
-
 def table_lines(table: IcebergTable, lag: int | None) -> list[tuple[str, str]]:
     """Return a table for people: labels with texts."""
     progress, settings = table.progress, table.settings
-    lines = [("table", f"{settings.table} ({table.state})")]
-    rows = f"{count_of(progress.rows, 'row')} in {count_of(progress.files, 'file')}, last commit {_ago(progress)}"
-    lines.append(("rows", rows))
+    lines = [("table", f"{settings.table} ({table.job.state})")]
+    rows = f"{count_of(progress.rows, 'row')} in {count_of(progress.files, 'file')}"
+    lines.append(("rows", f"{rows}, last commit {time_since(progress.committed_ms)}"))
     lines.append(("lag", "unknown" if lag is None else count_of(lag, "byte")))
     if progress.dead_letters:
         where = ".".join((settings.catalog, *settings.dead_letters))
         lines.append(("dead", f"{count_of(progress.dead_letters, 'event')} could not become rows: they are in {where}"))
     if progress.gap_bytes:
         lines.append(("gap", f"{count_of(progress.gap_bytes, 'byte')} were truncated before they were committed"))
-    if table.problem:
-        lines.append(("problem", table.problem))
-        if name_in(table.problem):
+    if table.job.problem:
+        lines.append(("problem", table.job.problem))
+        if name_in(table.job.problem):
             lines.append(
                 ("what now", "docs/operations/iceberg.md#when-nothing-is-committed; sarit lake resume-from --help")
             )
     return lines
-
-
-def _ago(progress: Any) -> str:
-    if not progress.committed_ms:
-        return "none"
-    seconds = max(0, real_env().clock.wall_ms() - progress.committed_ms) // _MS_PER_SECOND
-    return f"{count_of(seconds, 'second')} ago"

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import sarit
-from sarit.cli.iceberg_options import lag_bytes, replace_job, table_lines
+from sarit.cli.iceberg_options import table_lines
+from sarit.cli.job_status import lag_bytes, replace_job
 from sarit.cli.limits import LAKE_POLL_SECONDS, MAX_DEAD_LETTERS_SHOWN
 from sarit.cli.names import SCOPE, STREAM
 from sarit.cli.options import Commands, confirm, controller_option, count_of, format_option, show, show_rows, yes_option
-from sarit.client.streams.iceberg import table_of
+from sarit.client.streams.iceberg import ICEBERG_JOB, table_of
 from sarit.core.errors import Invalid, NotFound, SaritError, TimedOut, Unavailable
 from sarit.core.names import is_user_name
 from sarit.core.texts import cut_text
@@ -70,9 +71,9 @@ def list_tables(scope: str | None, controller: str, output: str) -> None:
         for name in (name for found in scopes for name in client.list_streams(found)):
             table = table_of(client.stream(name).jobs())
             if table is not None:
-                lag = lag_bytes(client, name, table)
-                row = {"stream": str(name), "table": table.settings.table, "state": table.state}
-                rows.append(row | {"rows": table.progress.rows, "lag_bytes": lag, "problem": table.problem or None})
+                lag = lag_bytes(client, name, table.job)
+                row = {"stream": str(name), "table": table.settings.table, "state": table.job.state}
+                rows.append(row | {"rows": table.progress.rows, "lag_bytes": lag, "problem": table.job.problem or None})
     shown = [row | {"lag": "-" if row["lag_bytes"] is None else row["lag_bytes"]} for row in rows]
     show_rows(output, rows if output == "json" else shown, ["stream", "table", "state", "rows", "lag"])
 
@@ -85,7 +86,7 @@ def info(name: StreamName, controller: str, output: str) -> None:
     """Show the table of SCOPE/STREAM: rows, lag, dead letters, the problem if there is one, and the choices."""
     with sarit.connect(controller) as client:
         table = _table(client, name)
-        _show(name, table, lag_bytes(client, name, table), output)
+        _show(name, table, lag_bytes(client, name, table.job), output)
 
 
 @lake.command()
@@ -102,19 +103,19 @@ def wait(name: StreamName, timeout: float, controller: str, output: str) -> None
     with sarit.connect(controller) as client:
         tail = client.stream_info(name).tail
         while not _is_committed(client, name, table := _table(client, name), tail):
-            if name_in(table.problem):  # until an operator decides, nothing is committed
-                raise Invalid(f"nothing of {name} is committed: {table.problem}")
+            if name_in(table.job.problem):  # until an operator decides, nothing is committed
+                raise Invalid(f"nothing of {name} is committed: {table.job.problem}")
             if clock.monotonic() >= ends:
-                why = f": {table.problem}" if table.problem else ""
+                why = f": {table.job.problem}" if table.job.problem else ""
                 raise TimedOut(f"the table of {name} is still behind after {timeout:g} s{why}")
             Event().wait(LAKE_POLL_SECONDS)
-        _show(name, table, lag_bytes(client, name, table), output)
+        _show(name, table, lag_bytes(client, name, table.job), output)
 
 
 def _is_committed(client: Client, name: StreamName, table: IcebergTable, tail: StreamCut) -> bool:
     """Return whether a table has everything of its stream before a cut."""
     since = sum(part.length for part in client.stream(name).batch(tail, "tail", skip_truncated=True).slices)
-    lag = lag_bytes(client, name, table)  # asked after `since`: what is written in between makes it larger
+    lag = lag_bytes(client, name, table.job)  # asked after `since`: what is written in between makes it larger
     return lag is not None and lag <= since
 
 
@@ -137,7 +138,7 @@ def resume_from(name: StreamName, where: str, yes: bool, controller: str, output
     with sarit.connect(controller) as client:
         table = _table(client, name)
         new = replace(table.settings, resume_from=where).check()
-        replace_job(client, name, table.settings, new)
+        replace_job(client, name, ICEBERG_JOB, table.settings.encode(), new.encode())
     show(output, {"stream": str(name), "resumed_from": where}, f"stream {name} goes on from {cut_text(where, 80)}")
 
 
@@ -212,7 +213,7 @@ def _show(name: StreamName, table: IcebergTable, lag: int | None, output: str) -
     choices += f", snapshots stay {age:,} s" if age else ", snapshots stay for ever"
     choices += ", times without zone" if settings.naive_times else ""
     choices += ", numbered metadata" if settings.numbered_metadata else ""
-    lines = [("stream", str(name)), *table_lines(table, lag), ("choices", choices), ("worker", table.holder or "-")]
+    lines = [("stream", str(name)), *table_lines(table, lag), ("choices", choices), ("worker", table.job.holder or "-")]
     text = "\n".join(f"{label:<10}{value}" for label, value in lines)
     show(output, {"stream": str(name), **table.document(lag)}, text)
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from sarit.cli.job_status import replace_job, time_since
 from sarit.cli.options import count_of
 from sarit.client.streams.search_index import index_of
 from sarit.core.bounded_json import parse_json
-from sarit.core.errors import Invalid, SaritError
-from sarit.env.real import real_env
+from sarit.core.errors import Invalid
 from sarit.search.limits import MAX_SEARCH_SETTINGS_BYTES
 from sarit.search.mapping import from_document
 from sarit.search.settings import SEARCH_JOB, SEARCH_KIND, STARTS, SearchSettings
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from sarit.core.names import StreamName
     from sarit.search.mapping import Mapping as FieldMapping
 
-_MS_PER_SECOND = 1000
 _OPTIONS = (
     click.option(
         "--searchable", "searchable", is_flag=True, default=None,
@@ -131,31 +130,10 @@ def change_index(client: Client, name: StreamName, change: SearchChange) -> None
     given: Any = change.given
     wanted = replace(found.settings, **given).check()
     if wanted != found.settings:
-        replace_index(client, name, found.settings, wanted)
-
-
-def replace_index(client: Client, name: StreamName, old: SearchSettings, new: SearchSettings) -> None:
-    """Replace the index of a stream by one with other settings, which is written again from the start.
-
-    If the new ones are refused, the old job is created again.  Raises Invalid, Unavailable."""
-    handle = client.stream(name)
-    handle.delete_job(SEARCH_KIND, SEARCH_JOB)
-    try:
-        handle.create_job(SEARCH_KIND, new.encode(), SEARCH_JOB)
-    except SaritError:
-        handle.create_job(SEARCH_KIND, old.encode(), SEARCH_JOB)
-        raise
+        replace_job(client, name, SEARCH_KIND, found.settings.encode(), wanted.encode(), SEARCH_JOB)
 
 
 # -- what there is -------------------------------------------------------------------------------
-
-
-def index_lag_bytes(client: Client, name: StreamName, index: SearchIndex) -> int | None:
-    """Return how many bytes of a stream are not in its index yet; None: it is not known where the index is."""
-    if (begin := index.begin) is None:
-        return None
-    reader = client.stream(name).batch(begin, "tail", skip_truncated=True)
-    return sum(part.length for part in reader.slices)
 
 
 def index_lines(index: SearchIndex, lag: int | None) -> list[tuple[str, str]]:
@@ -163,21 +141,14 @@ def index_lines(index: SearchIndex, lag: int | None) -> list[tuple[str, str]]:
     progress = index.progress
     what = f"{count_of(progress.events, 'event')} in {count_of(progress.shards, 'shard')} of "
     lines = [
-        ("index", f"{index.state}, every {count_of(index.settings.interval_seconds, 'second')}"),
-        ("indexed", f"{what}{count_of(progress.bytes, 'byte')}, last commit {_ago(progress.committed_ms)}"),
+        ("index", f"{index.job.state}, every {count_of(index.settings.interval_seconds, 'second')}"),
+        ("indexed", f"{what}{count_of(progress.bytes, 'byte')}, last commit {time_since(progress.committed_ms)}"),
         ("behind", "unknown" if lag is None else count_of(lag, "byte")),
     ]
     if progress.partly:
         lines.append(("partly", f"of {count_of(progress.partly, 'event')} a part is not searched"))
     if progress.lost_bytes:
         lines.append(("gap", f"{count_of(progress.lost_bytes, 'byte')} were truncated before they were indexed"))
-    if index.problem:
-        lines.append(("problem", index.problem))
+    if index.job.problem:
+        lines.append(("problem", index.job.problem))
     return lines
-
-
-def _ago(committed_ms: int) -> str:
-    if not committed_ms:
-        return "none"
-    seconds = max(0, real_env().clock.wall_ms() - committed_ms) // _MS_PER_SECOND
-    return f"{count_of(seconds, 'second')} ago"

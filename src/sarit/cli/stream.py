@@ -11,17 +11,16 @@ from sarit.cli.iceberg_options import (
     IcebergChange,
     change_table,
     iceberg_options,
-    lag_bytes,
     new_settings,
     no_iceberg_option,
     table_lines,
 )
+from sarit.cli.job_status import lag_bytes
 from sarit.cli.names import SCOPE, SEGMENT, STREAM
 from sarit.cli.options import Commands, confirm, controller_option, count_of, format_option, show, show_rows, yes_option
 from sarit.cli.search_options import (
     SearchChange,
     change_index,
-    index_lag_bytes,
     index_lines,
     new_index_settings,
     not_searchable_option,
@@ -382,12 +381,12 @@ def _show_stream(client: Client, name: StreamName, output: str) -> None:
         lines.append(f"mirror    of link {link}, read-only until it is promoted")
     shown["iceberg"] = None
     if table is not None:
-        lag = lag_bytes(client, name, table)
+        lag = lag_bytes(client, name, table.job)
         shown["iceberg"] = table.document(lag)
         lines += [f"{label:<10}{value}" for label, value in table_lines(table, lag)]
     shown["search"] = None
     if index is not None:
-        lag = index_lag_bytes(client, name, index)
+        lag = lag_bytes(client, name, index.job)
         shown["search"] = index.document(lag)
         lines += [f"{label:<10}{value}" for label, value in index_lines(index, lag)]
     show(output, _as_json(found, stored) | shown, "\n".join(lines))

@@ -180,14 +180,14 @@ class StreamCalls:
         found: dict[str, object] = {"iceberg": None, "search": None}
         table = table_of(jobs)
         if table is not None:
-            found["iceberg"] = table.document(await self._behind(stream, table.begin, tail))
+            found["iceberg"] = table.document(await self._behind(stream, table.job.begin, tail))
         if any(job.kind == "search" for job in jobs):
             # Of a stream that has no index, the page loads nothing of search.
             from sarit.client.streams.search_index import index_of
 
             index = index_of(jobs)
             assert index is not None, "the job is there"
-            found["search"] = index.document(await self._behind(stream, index.begin, tail))
+            found["search"] = index.document(await self._behind(stream, index.job.begin, tail))
         return found
 
     async def _behind(self, stream: StreamName, begin: StreamCut | str | None, tail: StreamCut) -> int | None:

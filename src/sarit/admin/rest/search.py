@@ -144,10 +144,10 @@ def index_property(index: SearchIndex) -> dict[str, Any]:
         if settings.mapping.time_field:
             shown["timeField"] = settings.mapping.time_field
     found = {
-        "settings": shown, "state": index.state, "events": progress.events, "shards": progress.shards,
+        "settings": shown, "state": index.job.state, "events": progress.events, "shards": progress.shards,
         "bytes": progress.bytes, "partly": progress.partly, "lostBytes": progress.lost_bytes,
     }  # fmt: skip
-    rest = {"lastCommit": progress.committed_ms, "worker": index.holder, "problem": index.problem}
+    rest = {"lastCommit": progress.committed_ms, "worker": index.job.holder, "problem": index.job.problem}
     return found | {name: value for name, value in rest.items() if value}
 
 

@@ -12,6 +12,7 @@ from sarit.admin.rest.models import MODELS
 from sarit.admin.rest.schema import check
 from sarit.admin.rest.search import index_property, search_answer, search_stream, settings_of
 from sarit.client.search.results import SearchHit
+from sarit.client.streams.job_status import JobStatus
 from sarit.client.streams.search_index import SearchIndex
 from sarit.controller.jobs import JobKey, JobTable
 from sarit.core.cuts import StreamCut
@@ -30,12 +31,12 @@ PROGRESS = IndexProgress(5, 2, 300, 1000, 8, 1)
 
 @pytest.mark.parametrize("settings", [SearchSettings(), FULL])
 def test_an_index_is_shown_as_the_document_says_and_its_settings_can_be_sent_back(settings) -> None:
-    shown = index_property(SearchIndex(settings, PROGRESS, "h:1", False, "why"))
+    shown = index_property(SearchIndex(settings, PROGRESS, JobStatus(None, "head", "h:1", done=False, problem="why")))
     assert set(shown) == set(MODELS["SearchIndex"]["properties"])
     assert shown["state"] in MODELS["SearchIndex"]["properties"]["state"]["enum"]
     check(MODELS["SearchSettings"], shown["settings"], MODELS)
     assert settings_of(shown["settings"]) == settings
-    quiet = index_property(SearchIndex(settings, IndexProgress(), "", False, ""))
+    quiet = index_property(SearchIndex(settings, IndexProgress(), JobStatus(None, "head", "", done=False, problem="")))
     assert set(quiet) == set(MODELS["SearchIndex"]["required"])
 
 
