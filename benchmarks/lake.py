@@ -59,10 +59,10 @@ async def commit(
     from sarit.core.names import StreamName
     from sarit.env.real import real_env
     from sarit.lake.catalogs import Catalogs
-    from sarit.lake.columns import BinaryChoice
     from sarit.lake.committer import Committer
     from sarit.lake.pyiceberg_tables import PyIcebergTables
     from sarit.process.jobs.stream_source import StreamSource
+    from tests.lake_columns import BinaryChoice
 
     async def save(state: bytes, held: StreamCut | None) -> None:
         pass

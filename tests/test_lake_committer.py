@@ -18,12 +18,12 @@ from sarit.core.names import StreamName
 from sarit.env.real import real_env
 from sarit.lake import cuts
 from sarit.lake.catalogs import Catalogs
-from sarit.lake.columns import BinaryChoice
 from sarit.lake.committer import Committer
 from sarit.lake.problems import TableProblem
 from sarit.lake.pyiceberg_tables import PyIcebergTables
 from sarit.lake.settings import IcebergSettings
 from sarit.process.jobs.stream_source import StreamSource
+from tests.lake_columns import BinaryChoice
 from tests.nodes import RunningNode
 
 if TYPE_CHECKING:

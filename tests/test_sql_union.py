@@ -15,13 +15,13 @@ from sarit.core.errors import Invalid, Truncated
 from sarit.core.names import StreamName
 from sarit.env.real import real_env
 from sarit.lake.catalogs import Catalogs
-from sarit.lake.columns import BinaryChoice
 from sarit.lake.committer import Committer
 from sarit.lake.pyiceberg_tables import PyIcebergTables
 from sarit.lake.settings import IcebergSettings
 from sarit.process.jobs.stream_source import StreamSource
 from sarit.serializers.column_choice import open_columns
 from sarit.sql.sandbox import EngineSettings
+from tests.lake_columns import BinaryChoice
 from tests.nodes import RunningNode
 
 STREAM = "shop/orders"

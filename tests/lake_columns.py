@@ -1,7 +1,4 @@
-"""Which columns a stream's values have in its table, and the text that names them in an intent.
-
-The text says everything that decoding depends on, so that an intent is finished as it was begun.
-"""
+"""Values of tables as they are, one column of bytes, for tests and benchmarks of committers."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ if TYPE_CHECKING:
 
     from sarit.lake.ports import ValueColumns
 
-BINARY: Final = "binary"
+_BINARY: Final = "binary"
 
 
 class BinaryChoice:
@@ -28,10 +25,10 @@ class BinaryChoice:
 
     async def choose(self, before: str, sample: Sequence[bytes]) -> str:
         """Return the text for values as they are."""
-        return BINARY
+        return _BINARY
 
     async def open(self, chosen: str) -> ValueColumns:
         """Return the columns.  Raises Invalid."""
-        if chosen != BINARY:
+        if chosen != _BINARY:
             raise Invalid("values of this table are bytes, and its intent wants to decode them")
         return binary_columns()
