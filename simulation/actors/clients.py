@@ -12,6 +12,7 @@ from sarit.core.names import SegmentId, StreamName
 from simulation.actors.readers import now
 
 if TYPE_CHECKING:
+    import random
     from collections.abc import Awaitable, Callable, Iterator
 
     from checkers.graph import Graph
@@ -62,6 +63,33 @@ async def retry_forever(call: Callable[[], Awaitable[T]]) -> T:
             return await call()
         except Unavailable:
             await asyncio.sleep(0.2)
+
+
+async def call_and_crash(
+    cluster: Cluster, rng: random.Random, calls: int, who: str,
+    opened: Callable[[Client], Awaitable[T]], call: Callable[[T], Awaitable[None]],
+) -> None:  # fmt: skip
+    """Make so many calls on what is `opened` with a client; after a crash of the client, with a new one.
+
+    `who`: names the notes of calls that fail, and the probe of crashes."""
+    while calls:
+        client = await connect_client(cluster)
+        copies = await retry_forever(partial(opened, client))
+        crashed = False
+        while calls and not crashed:
+            calls -= 1
+            await asyncio.sleep(rng.random() * 4 * cluster.options.think_seconds)
+            work = call(copies)
+            crash = cluster.options.client_crashes and not cluster.quiet and rng.random() < 0.1
+            try:
+                async with asyncio.timeout(rng.random() * 0.1 if crash else None):
+                    await work
+            except Unavailable as error:  # first: one of its kinds is a TimeoutError
+                cluster.trace.note(who, repr(error))
+            except TimeoutError:
+                cluster.trace.probe(f"{who.replace(' ', '_')}_crashed")
+                crashed = True
+        await client.close()
 
 
 async def discover_segments(client: Client, stream: StreamName, graph: Graph, ended: set[SegmentId]) -> list[SegmentId]:

@@ -7,7 +7,6 @@ Histories of the first three are searched for an order (`checkers/register.py`);
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -16,8 +15,8 @@ from checkers.register import UNKNOWN, Call
 from checkers.structures import REFUSED, Put, QueueHistory, SharedEntries, SharedNumber, SharedSequence, Take
 from sarit.client.structures import shared_queue
 from sarit.client.structures.table_head import ITEM
-from sarit.core.errors import Conflict, Unavailable
-from simulation.actors.clients import SCOPE, connect_client, retry_forever
+from sarit.core.errors import Conflict
+from simulation.actors.clients import SCOPE, call_and_crash, connect_client
 from simulation.actors.readers import now, within_deadline
 
 if TYPE_CHECKING:
@@ -125,30 +124,7 @@ class StructureActor:
 
     async def run(self) -> None:
         """A number of calls; after a crash, with a new client."""
-        left = _CALLS
-        while left:
-            client = await connect_client(self._cluster)
-            copies = await retry_forever(partial(open_copies, client))
-            while left:
-                left -= 1
-                await asyncio.sleep(self._rng.random() * 4 * self._cluster.options.think_seconds)
-                if not await self._done(self._call(copies)):
-                    break
-            await client.close()
-
-    async def _done(self, work: Awaitable[None]) -> bool:
-        """Make one call.  Returns False when it was cancelled in the middle, as by a crash."""
-        options = self._cluster.options
-        crash = options.client_crashes and not self._cluster.quiet and self._rng.random() < 0.1
-        try:
-            async with asyncio.timeout(self._rng.random() * 0.1 if crash else None):
-                await work
-        except Unavailable as error:  # first: one of its kinds is a TimeoutError
-            self._cluster.trace.note("structure user", repr(error))
-        except TimeoutError:
-            self._cluster.trace.probe("structure_user_crashed")
-            return False
-        return True
+        await call_and_crash(self._cluster, self._rng, _CALLS, "structure user", open_copies, self._call)
 
     def _call(self, copies: Copies) -> Awaitable[None]:
         chance = self._rng.random()

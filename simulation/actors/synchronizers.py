@@ -5,7 +5,6 @@ The state is a chained hash over its updates (`checkers/synchronizer.py`); every
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
@@ -13,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 from checkers import register
 from checkers.register import UNKNOWN, Call
 from checkers.synchronizer import SharedState, after
-from sarit.core.errors import Unavailable
-from simulation.actors.clients import SCOPE, connect_client, retry_forever
+from simulation.actors.clients import SCOPE, call_and_crash, connect_client, retry_forever
 from simulation.actors.readers import now, within_deadline
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    import asyncio
+    from collections.abc import Awaitable, Hashable, Sequence
 
     from checkers.log import Violation
     from sarit.client.aio import Client
@@ -82,6 +81,11 @@ async def initialized_copy(client: Client, stream: str) -> StateSynchronizer[byt
     return copy
 
 
+async def initialized_copies(client: Client) -> list[StateSynchronizer[bytes]]:
+    """A copy of the state of each stream."""
+    return [await retry_forever(partial(initialized_copy, client, stream)) for stream in STREAMS]
+
+
 def _apply(state: bytes, update: bytes, _: Revision) -> bytes:
     return after(state, [update])
 
@@ -99,40 +103,15 @@ class SynchronizerActor:
 
     async def run(self) -> None:
         """A drawn number of calls; after a crash, with a new client."""
-        left = _CALLS
-        while left:
-            client = await connect_client(self._cluster)
-            copies = [await retry_forever(partial(initialized_copy, client, stream)) for stream in STREAMS]
-            while left:
-                left -= 1
-                await asyncio.sleep(self._rng.random() * 4 * self._cluster.options.think_seconds)
-                if not await self._call(self._rng.choice(copies)):
-                    break
-            await client.close()
+        await call_and_crash(self._cluster, self._rng, _CALLS, "synchronizer user", initialized_copies, self._call)
 
-    async def _call(self, copy: StateSynchronizer[bytes]) -> bool:
-        """One call; False when it was cancelled in the middle, as by a crash."""
-        chance = self._rng.random()
+    def _call(self, copies: Sequence[StateSynchronizer[bytes]]) -> Awaitable[None]:
+        copy, chance = self._rng.choice(copies), self._rng.random()
         if chance < 0.2:
-            return await self._done(copy, self._fetch(copy))
+            return self._fetch(copy)
         if chance < 0.3:
-            return await self._done(copy, self._compact(copy))
-        if chance < 0.4:
-            return await self._done(copy, self._push(copy))
-        return await self._done(copy, self._update(copy))
-
-    async def _done(self, copy: StateSynchronizer[bytes], work: Any) -> bool:
-        options = self._cluster.options
-        crash = options.client_crashes and not self._cluster.quiet and self._rng.random() < 0.1
-        try:
-            async with asyncio.timeout(self._rng.random() * 0.1 if crash else None):
-                await work
-        except Unavailable as error:  # first: one of its kinds is a TimeoutError
-            self._cluster.trace.note("synchronizer", repr(copy), repr(error))
-        except TimeoutError:
-            self._cluster.trace.probe("synchronizer_user_crashed")
-            return False
-        return True
+            return self._compact(copy)
+        return self._push(copy) if chance < 0.4 else self._update(copy)
 
     def _updates(self) -> list[bytes]:
         self._count += 1
