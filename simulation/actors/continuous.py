@@ -3,7 +3,7 @@
 The job runs in the nodes as production runs it: by their worker roles, on streams, transactions and tables of the
 nodes.  Users create, change and delete queries by the calls of a controller.  Runs of the job are killed where it hurts
 most, beside the deaths of their processes; rivals take the job over from whoever has it, who goes on until a save is
-refused; and others abort transactions that a save names.
+refused; others abort transactions that a save names, and controllers forget early how transactions ended.
 
 What must be in the outputs is computed from the rows of queries (`simulation/seen_queries.py`) and the stream alone.
 """
@@ -22,7 +22,9 @@ from checkers.log import Violation
 from checkers.search import Held, MatchHistory, check_matches
 from sarit.client.aio import open_client
 from sarit.client.transactions.transaction import TransactionalWriter
+from sarit.controller import keys
 from sarit.controller.jobs import JobKey, JobTable
+from sarit.controller.ports import TableUpdate
 from sarit.core.errors import Conflict, SaritError, Unavailable
 from sarit.core.names import StreamName
 from sarit.process.job_kinds import JobConfig, JobStatistics, JobWorld
@@ -36,6 +38,7 @@ from sarit.rpc.generated import controller_pb2 as pb
 from sarit.rpc.generated import search_pb2
 from sarit.search import continuous
 from sarit.search.continuous_plan import CONTINUOUS_JOB, CONTINUOUS_KIND, ContinuousState
+from sarit.wire.limits import NO_VERSION
 from simulation.actors.clients import SCOPE, connect_client, packed, retry_forever, scale_now_and_then
 from simulation.actors.controllers import controller_of, in_process, running_controller
 from simulation.actors.job_streams import JobStream
@@ -84,6 +87,8 @@ _SLOW_SECONDS: Final = 3.0
 _KILLED_AFTER: Final = 0.25
 _KILL_SECONDS: Final = 0.05  # after a save, at the mean
 _ABORTED: Final = 0.2
+_FORGET_SECONDS: Final = 2.0
+_FORGOTTEN: Final = 100  # at once
 _STILL: Final = 0.15
 _STILL_SECONDS: Final = 2 * _LEASE_SECONDS
 
@@ -113,7 +118,7 @@ class ContinuousUsers:
         spawn, work = self.cluster.spawn, self.stream.start(self._create)
         work += [spawn(self._scale(output), f"scaler of {output}") for output in OUTPUTS]
         work += [spawn(self._use(number), f"user {number} of queries") for number in range(_USERS)]
-        return work, [spawn(self._rival(), "rival of the job of queries")]
+        return work, [spawn(self._rival(), "rival of the job of queries"), spawn(self._forget(), "forgetting")]
 
     # -- in the processes of the nodes ------------------------------------------------------------------
 
@@ -208,6 +213,16 @@ class ContinuousUsers:
             await claim.finish()
         except SaritError as error:
             self.cluster.trace.note("rival", repr(error))
+
+    async def _forget(self) -> None:
+        """Have controllers forget how transactions on the outputs ended, until cancelled."""
+        rng = self.cluster.rng("forgetting")
+        while True:
+            await asyncio.sleep(_FORGET_SECONDS * rng.random())
+            place = running_controller(self.cluster, rng)
+            if place is not None:
+                with suppress(SaritError):
+                    await in_process(self.cluster, place[0], partial(_forget_ended, place[1]), "forgetting")
 
     # -- users ------------------------------------------------------------------------------------------
 
@@ -326,6 +341,19 @@ async def _kill(work: asyncio.Future[None]) -> None:
     """End a run where it stands; called in the run."""
     work.cancel()
     await asyncio.sleep(0)
+
+
+async def _forget_ended(controller: Controller) -> None:
+    """Remove how the transactions on the outputs ended, as is done of old ones.  Raises SaritError."""
+    for output in OUTPUTS:
+        ended = [
+            key
+            for key, _ in await controller.catalog.scan(
+                output.scope, keys.of_stream(output.stream, keys.COMPLETED_BY_TIME), limit=_FORGOTTEN
+            )
+        ]
+        ended += [keys.completed_key(output.stream, keys.transaction_of(key)) for key in ended]
+        await controller.catalog.update(output.scope, [TableUpdate(key, None, NO_VERSION) for key in ended])
 
 
 async def _change(calls: ContinuousCalls, wanted: search_pb2.PutContinuousRequest, *, deletes: bool) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sarit.controller.jobs import Claim
 from sarit.core.errors import Fenced
+from sarit.process.jobs.match_outputs import StreamOutputs
 from sarit.search.continuous import Continuous
 from sarit.search.continuous_plan import CONTINUOUS_KIND, Outcome
 from sarit.search.continuous_set import QuerySet
@@ -129,6 +130,32 @@ def batch_repeated_for_all_outputs() -> Iterator[None]:
         yield
 
 
+@mutant(_ONCE)
+@contextmanager
+def forgotten_matches_taken_for_aborted() -> Iterator[None]:
+    """Matches whose transaction the controller has forgotten are written again, and not looked for in the output."""
+    right = StreamOutputs.has
+
+    async def wrong(self: Any, output: Any, after: Any, proof: Any) -> bool | None:
+        return False
+
+    with patched(StreamOutputs, right, wrong):
+        yield
+
+
+@mutant(_ONCE)
+@contextmanager
+def forgotten_matches_taken_for_committed() -> Iterator[None]:
+    """Matches whose transaction the controller has forgotten count as committed."""
+    right = StreamOutputs.has
+
+    async def wrong(self: Any, output: Any, after: Any, proof: Any) -> bool | None:
+        return True
+
+    with patched(StreamOutputs, right, wrong):
+        yield
+
+
 @mutant(_STATED)
 @contextmanager
 def query_adopted_before_its_cut_is_saved() -> Iterator[None]:
@@ -189,6 +216,8 @@ def rows_read_behind_the_batch() -> Iterator[None]:
 __all__ = [
     "aborted_matches_taken_for_committed",
     "batch_repeated_for_all_outputs",
+    "forgotten_matches_taken_for_aborted",
+    "forgotten_matches_taken_for_committed",
     "generation_of_the_job_not_compared",
     "matches_committed_before_recorded",
     "matches_committed_by_who_lost_the_job",

@@ -73,6 +73,7 @@ def test_matches_of_a_query_that_was_changed() -> None:
     whole, split = Held(MATCHED, {0: 0, 1: 0}, {0: 10, 1: 0}), {LEFT: 0, RIGHT: 0, 1: 0}
     other = Held(frozenset({(1, 0)}), {0: 10, 1: 0}, WHOLE.cut)
     assert matches([(0, 0), (1, 0)], whole, other) == set()
+    assert matches([(0, 0)], whole, other) == matches([(1, 0)], whole, other) == {"match-lost"}
     assert matches([(0, 0), (0, 10), (1, 0)], whole, other) == {"match-foreign"}
     assert matches([(0, 10)], Held(MATCHED, {0: 10, 1: 0}, split)) == set()
     assert matches([(0, 10), (LEFT, 0)], Held(MATCHED, {0: 10, 1: 0}, split)) == {"match-foreign"}
