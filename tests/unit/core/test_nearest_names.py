@@ -23,3 +23,10 @@ def test_of_many_the_nearest_are_named_first_and_the_others_counted():
     assert said.startswith("there are orders, order, ")
     assert said.endswith(" and 1,995 more")
     assert said.count(",") == MAX_NAMED
+
+
+def test_long_names_are_compared_by_their_beginnings():
+    # Two of 200 letters take as long as ten thousand short ones, and a process serves nobody meanwhile.
+    begin = "a" * 40
+    names = [f"{begin}{end}" for end in "bcdefg"]
+    assert nearest(f"{begin}g", names) == f"there are {', '.join(names[:5])} and 1 more"

@@ -17,6 +17,7 @@ from sarit.controller.authorized_caller import current_authorized
 from sarit.core.errors import Invalid, NotFound, Unavailable
 from sarit.core.names import StreamName
 from sarit.core.nearest_names import nearest
+from sarit.core.texts import cut_text
 from sarit.process.limits import MAX_SEARCH_SECONDS, MAX_SHARD_HITS, MAX_SHARDS_ASKED, SEARCH_SHARDS_AT_ONCE
 from sarit.process.search.index_view import IndexViews
 from sarit.process.search.messages import (
@@ -64,6 +65,7 @@ def family(world: SearchWorld) -> SearchFamily:
 T = TypeVar("T")
 
 _ANSWERS_HELD: Final = 16
+_SHOWN_CHARACTERS: Final = 80
 
 
 class _Gone(Unavailable):
@@ -313,11 +315,16 @@ def _check_fields(parsed: ParsedQuery, ask: Ask, shards: Sequence[Shard]) -> Non
     for name in sorted(fields_of(parsed)):
         if name not in kinds:
             bind(parsed, shards[-1].mapping)  # raises, with the place in the text
-            raise Invalid(f"the index has no field {name}: {nearest(name, list(kinds))}")
+            raise Invalid(f"the index has no field {_shown(name)}: {nearest(name, kinds)}")
     keywords = {field.path for mapping in mappings for field in mapping.fields if field.kind is Kind.KEYWORD}
     for name in ask.facets:
         if name not in keywords:
-            raise Invalid(f"{name} is no field of keywords, whose values are counted: {nearest(name, list(keywords))}")
+            there = nearest(name, keywords) if keywords else "there is none"
+            raise Invalid(f"{_shown(name)} is no field of keywords, whose values are counted: {there}")
+
+
+def _shown(name: str) -> str:
+    return ascii(cut_text(name, _SHOWN_CHARACTERS))
 
 
 async def _all(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
