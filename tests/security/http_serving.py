@@ -28,7 +28,7 @@ class Http:
 
 
 @asynccontextmanager
-async def serving(directory, *, tls: bool = True, **options):
+async def serving(directory, *, tls: bool = True, jobs: bool = False, **options):
     """A node with users, TLS and an HTTP port; alice reads scope app, bob changes it, scrape has the role metrics."""
     made = make_certificates(directory / "certificates", (), 1)
     ca, certificate, key = (str(made[name]) for name in ("ca", "server", "server key"))
@@ -40,7 +40,7 @@ async def serving(directory, *, tls: bool = True, **options):
     config = replace(config, **options)
     if tls:
         config = replace(config, certificate=certificate, key=key, ca=ca)
-    async with secured(directory, config, ca=ca if tls else None) as made:
+    async with secured(directory, config, ca=ca if tls else None, jobs=jobs) as made:
         node, env = made.node, made.node.env
         admin = Admin(Health("the node", env.clock), node.config, 0, node.security, env)
         await admin.open()
