@@ -130,7 +130,7 @@ bit-flips: setup  ## a bit of every byte of two small data directories: served r
 
 backups: setup  ## all tests of backup and restore, with the page in docs/operations as it is pasted (15 minutes)
 	@$(BIN)/pytest -m "long or not long" tests/test_backup.py tests/unit/ops/backup tests/cluster/test_backup.py \
-		tests/test_registry_restore.py tests/cluster/test_registry_restore.py \
+		tests/test_registry_restore.py tests/test_search_restore.py tests/cluster/test_registry_restore.py \
 		tests/cluster/test_interrupted_backup.py tests/cluster/test_backup_places.py tests/contract/test_slate_snapshot.py
 
 observability: setup  ## alert rules by promtool; real nodes and a cluster, and their alerts under a real Prometheus (20 minutes; needs Debian's prometheus, Java, Maven)
