@@ -45,7 +45,9 @@ def print_result(result: SearchResult, output: str, *, count: bool, scores: bool
     for field, values in result.facets.items():
         for value, events in values:
             row = {"facet": field, "value": value, "events": events}
-            click.echo(json.dumps(row) if output == "json" else f"{field}  {value}  {events}")
+            # A value is somebody else's: it must be no line of its own, and nothing that a terminal acts on.
+            shown = value if value.isprintable() else json.dumps(value)
+            click.echo(json.dumps(row) if output == "json" else f"{field}  {shown}  {events}")
     for hit in result.hits:
         _print_hit(hit.time_ms, hit.segment, hit.offset, hit.event, output, hit.score if scores else None)
     sys.stdout.flush()
@@ -76,7 +78,9 @@ def _print_hit(
 
 
 def _time(time_ms: int) -> str | int:
-    return envelopes.text_of_time(time_ms * _MICROS_PER_MILLI)
+    """Return a time as ISO 8601, to the second or to the millisecond; as it is where that has no form."""
+    text = envelopes.text_of_time(time_ms * _MICROS_PER_MILLI)
+    return f"{text[:-4]}Z" if isinstance(text, str) and "." in text else text
 
 
 def _say_shown(events: str, total: int, shown: int) -> None:
