@@ -136,6 +136,11 @@ def bind(parsed: ParsedQuery, mapping: Mapping, *, unknown: Unknown | str = Unkn
     return And((Everything(), found)) if isinstance(found, Not) else found
 
 
+def text_of_value(field: str, value: str) -> str:
+    """Return the text of a query for the events whose field has a value, whatever signs are in either."""
+    return f"{_in_quotes(field)}:{_in_quotes(value)}"
+
+
 def parse_query(text: str, mapping: Mapping) -> Query:
     """Return the query that a text says, for the fields of a mapping.  Raises Invalid."""
     return bind(parse(text), mapping)
@@ -521,6 +526,11 @@ def _time(node: _Leaf, text: str) -> tuple[int, int]:
     return span
 
 
+def _in_quotes(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
 def _wrong_value(node: _Leaf, text: str, why: str) -> Invalid:
     of_field = f" of the field {_shown(node.field)}" if node.field else ""
     return Invalid(f'the query, at character {node.place + 1}: "{_shown(text)}"{of_field} {why}')
@@ -539,4 +549,4 @@ def _shown(text: str, most: int = _SHOWN_CHARACTERS) -> str:
     return "".join(sign if sign.isprintable() else "?" for sign in cut)
 
 
-__all__ = ["NOTHING", "ParsedQuery", "Unknown", "bind", "fields_of", "parse", "parse_query"]
+__all__ = ["NOTHING", "ParsedQuery", "Unknown", "bind", "fields_of", "parse", "parse_query", "text_of_value"]

@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sarit.core.errors import Invalid
+from sarit.search.field_values import keyword
 from sarit.search.mapping import Field, Kind, Mapping
 from sarit.search.memory_shards import matches
 from sarit.search.query import ALL_TEXT, And, Equals, Everything, Exists, Not, Or, Phrase, Prefix, Range, Term
-from sarit.search.query_parser import NOTHING, bind, fields_of, parse, parse_query
+from sarit.search.query_parser import NOTHING, bind, fields_of, parse, parse_query, text_of_value
 from tests.unit.search.strategies import DOCUMENTS, QUERIES
 
 MAPPING = Mapping(
@@ -181,6 +182,17 @@ def check_nots(query, inside: bool) -> None:
 
 
 _SIGNS = st.text(alphabet='ab:*"()[]{}<>=-\\ TOR0', max_size=60)
+
+
+_ODD: st.SearchStrategy[str] = st.one_of(st.text(max_size=40), _SIGNS)
+
+
+@given(_ODD.filter(bool), _ODD)
+def test_value_of_a_field_is_asked_for_as_it_is_whatever_signs_it_has(path, value) -> None:
+    mapping = Mapping((Field(path, Kind.KEYWORD), Field("n", Kind.NUMBER)))
+    wanted = Equals(path, keyword(value))
+    assert parse_query(text_of_value(path, value), mapping) == wanted
+    assert parse_query(f"(a OR b) {text_of_value(path, value)}", mapping) == And((Or((A, B)), wanted))
 
 
 @settings(max_examples=500, deadline=None)

@@ -47,6 +47,7 @@ CONSOLE_FIND_HITS: Final = 20
 CONSOLE_FACETS: Final = 4
 CONSOLE_FACET_VALUES: Final = 6
 CONSOLE_BARS: Final = 60
+MAX_CONSOLE_CHOSEN_VALUES: Final = 8  # of facets, which all hits have
 # The heat map of a stream: one sampler for all who see it, which ends when nobody does.
 CONSOLE_HEAT_SECONDS: Final = 2.0
 CONSOLE_HEAT_COLUMNS: Final = 450

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from types import SimpleNamespace
 
 import pytest
@@ -25,14 +26,15 @@ class Searches:
     def __init__(self) -> None:
         self.asked: list[dict] = []
         self.infos = 0
+        self.searchable = True
         self.fields = (("level", "keyword"), ("message", "text"), *((f"k{n}", "keyword") for n in range(9)))
 
     async def info(self, stream):
         self.infos += 1
-        return SimpleNamespace(mapping=self.fields)
+        return SimpleNamespace(mapping=self.fields, searchable=self.searchable)
 
     async def __call__(self, stream, query, **asked):
-        self.asked.append(asked)
+        self.asked.append(asked | {"query": query})
         times = [NOW - 60_000 * at for at in range(61)]
         if asked["sort"] == "oldest":
             times.reverse()
@@ -100,12 +102,37 @@ def test_range_of_time_gives_the_width_of_bars(client) -> None:
     assert (asked["start_ms"], asked["end_ms"], asked["bucket_ms"]) == (NOW - HOUR, NOW, 60_000)
 
 
+def test_times_of_bars_are_taken_wherever_they_are(client) -> None:
+    find(client, q="*", **{"from": "@-631152000000", "until": "@5"})
+    (asked,) = client.asked
+    assert (asked["start_ms"], asked["end_ms"]) == (-631_152_000_000, 5)
+
+
+def test_chosen_values_are_asked_for_beside_the_whole_query(client) -> None:
+    chosen = [["le vel:", 'a "b\\'], ["k0", ""]]
+    found = find(client, q="error OR disk", chosen=json.dumps(chosen))
+    wanted = """(error OR disk) "le vel:":"a \\"b\\\\" "k0":\"\""""
+    assert found["query"] == wanted
+    assert {asked["query"] for asked in client.asked} == {wanted}
+    # The query alone has to be one: what is chosen stands beside all of it.
+    assert "without its (" in find(client, 400, q="error) OR (disk", chosen=json.dumps(chosen))["error"]
+
+
+def test_stream_without_an_index_is_not_asked(client) -> None:
+    client.searchable = False
+    assert find(client, 400)["error"] == "stream web/log has no index: search by reading the stream"
+    assert not client.asked
+
+
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
         ({"q": "("}, "at character 2"), ({"sort": "random"}, "sort: give newest, oldest, score"),
         ({"page": "%%"}, "page: give that"), ({"from": "long ago"}, "is no time"),
-        ({"q": "x" * 5000}, "5,000 characters"),
+        ({"from": "@1e9"}, "is no time"), ({"from": f"@{'9' * 99}"}, "is no time"),
+        ({"q": "x" * 5000}, "5,000 characters"), ({"chosen": "{"}, "chosen: give at most 8 pairs"),
+        ({"chosen": '[["a", 1]]'}, "chosen: give"), ({"chosen": '[["a", "\\ud800"]]'}, "chosen: give"),
+        ({"chosen": json.dumps([["a", "b"]] * 9)}, "chosen: give"), ({"chosen": "[" * 9999}, "chosen: give"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_asked_is_refused(client, given, reason) -> None:
