@@ -37,11 +37,12 @@ class Serving:
 @asynccontextmanager
 async def serving(
     directory: Path, times: Times | None = None, *, writes: bool = True, schemas: SchemasView | None = None,
-    queries: Queries | None = None,
+    queries: Queries | None = None, jobs: bool = False,
 ):  # fmt: skip
-    """A node and its console, not listening.  `schemas`: a schema registry to show.  `queries`: runs those of it."""
+    """A node and its console, not listening.  `schemas`: a schema registry to show.  `queries`: runs those of it.
+    `jobs`: with background jobs."""
     env = real_env()
-    config = NodeConfig(str(directory), controller_port=0, store_port=0, times=times or Times()).validated()
+    config = NodeConfig(str(directory), controller_port=0, store_port=0, times=times or Times(), jobs=jobs).validated()
     claim = claim_directory(config, env)  # without an id a node has no links
     node = await open_node(config, env, claim)
     await node.start()
