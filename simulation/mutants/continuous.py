@@ -133,7 +133,7 @@ def batch_repeated_for_all_outputs() -> Iterator[None]:
 @mutant(_ONCE)
 @contextmanager
 def forgotten_matches_taken_for_aborted() -> Iterator[None]:
-    """Matches whose transaction the controller has forgotten are written again, and not looked for in the output."""
+    """Matches whose transaction the controller has forgotten are written again, and not searched for in the output."""
     right = StreamOutputs.has
 
     async def wrong(self: Any, output: Any, after: Any, proof: Any) -> bool | None:
