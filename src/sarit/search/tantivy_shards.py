@@ -8,6 +8,10 @@ has every text, `_has` the texts that it has, and `_segment`, `_offset`, `_order
 consists of is in `meta.json`; if that changes while the files are opened, they are opened again.  Open files stay
 readable when they are removed.  Each content of `meta.json` gets a name of its own, `meta-HASH.json`, since a stored
 file never changes.
+
+*Bytes.*  Tantivy has four bytes of each document in a `.store` even if no field is stored, and reads them in merges
+alone.  A shard that is closed is never merged again: it is stored without those files, and a small one takes the place
+of each when it is opened.  `_has` and keywords have no lengths to score by, which would take a byte each.
 """
 
 from __future__ import annotations
@@ -55,6 +59,14 @@ _SEGMENT: Final = "_segment"
 _OFFSET: Final = "_offset"
 _ORDER: Final = "_order"
 _TIME: Final = "_time"
+_WHOLE: Final = "raw"  # the tokenizer of values that are one word
+_STORE: Final = ".store"
+# The `.store` of one document without fields: a block, an index of blocks, a head, and the footer that all files have.
+_SMALL_STORE: Final = (
+    bytes.fromhex("09000000908000000000010000008185818080818e020000000e0000000000000001000000000000000000000000000000")
+    + b'{"version":{"major":0,"minor":27,"patch":0,"index_format_version":7},"crc":3878983991}'
+    + bytes.fromhex("5600000039050000")
+)
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 
 
@@ -68,7 +80,13 @@ class TantivyShards:
         """Create an empty shard in a directory, which is made.  Raises OSError."""
         directory.mkdir(parents=True, exist_ok=True)
         with _explained(OSError, f"a shard cannot be made in {directory}"):
-            return TantivyWriter(directory, mapping, tantivy.Index(_schema(mapping), str(directory)))
+            tantivy.Index(_schema(mapping), str(directory))
+            meta = json.loads((directory / _META).read_bytes())
+            for field in meta["schema"]:  # its Python has no option for it
+                if field["options"].get("indexing", {}).get("tokenizer") == _WHOLE:
+                    field["options"]["indexing"]["fieldnorms"] = False
+            (directory / _META).write_text(json.dumps(meta))
+            return TantivyWriter(directory, mapping, tantivy.Index.open(str(directory)))
 
     def resume(self, directory: Path, mapping: FieldMapping) -> TantivyWriter:
         """Return a writer of the shard whose files are in a directory.  Raises Corrupt, OSError."""
@@ -80,6 +98,7 @@ class TantivyShards:
 
     def open(self, directory: Path, mapping: FieldMapping) -> TantivyReader:
         """Open the shard whose files are in a directory.  Raises Corrupt, OSError."""
+        _add_stores(directory)
         return TantivyReader(_opened(directory), mapping)
 
     def discard(self, directory: Path) -> None:
@@ -101,6 +120,15 @@ def _opened(directory: Path) -> tantivy.Index:
         index.config_reader("manual", 1)
         index.reload()
         return index
+
+
+def _add_stores(directory: Path) -> None:
+    """Write the files without which a closed shard is stored, and which no search reads.  Raises OSError."""
+    names = {path.name for path in directory.iterdir()}
+    for name in names:
+        segment, dot, kind = name.partition(".")
+        if dot and kind == "idx" and segment + _STORE not in names:
+            (directory / (segment + _STORE)).write_bytes(_SMALL_STORE)
 
 
 @contextmanager
@@ -133,7 +161,7 @@ def _numbered(mapping: FieldMapping) -> dict[str, tuple[str, Kind]]:
 
 def _schema(mapping: FieldMapping) -> tantivy.Schema:
     builder = tantivy.SchemaBuilder()
-    builder.add_text_field(_HAS, tokenizer_name="raw", index_option="basic")
+    builder.add_text_field(_HAS, tokenizer_name=_WHOLE, index_option="basic")
     builder.add_unsigned_field(_SEGMENT, fast=True)
     builder.add_unsigned_field(_OFFSET, fast=True)
     builder.add_integer_field(_ORDER, fast=True)
@@ -143,7 +171,7 @@ def _schema(mapping: FieldMapping) -> tantivy.Schema:
             case Kind.TEXT:
                 builder.add_text_field(name, tokenizer_name="whitespace", index_option="position")
             case Kind.KEYWORD:
-                builder.add_text_field(name, tokenizer_name="raw", index_option="basic", fast=True)
+                builder.add_text_field(name, tokenizer_name=_WHOLE, index_option="basic", fast=True)
             case Kind.NUMBER:
                 builder.add_float_field(name, indexed=True, fast=True)
             case Kind.TIME:
@@ -219,6 +247,8 @@ class TantivyWriter:
             meta = (self._directory / _META).read_bytes()
             with suppress(FileNotFoundError):
                 names = self._files_of(json.loads(meta))
+                if self._writer is None:  # there is no merge any more
+                    names = [name for name in names if not name.endswith(_STORE)]
                 contents: dict[str, Buffer] = {
                     name: _mapped(self._directory / name) for name in names if name not in stored
                 }
