@@ -58,6 +58,7 @@ MAX_CONTINUOUS_REPEATS: Final = 5  # of a batch whose transactions were aborted,
 DEFAULT_INDEX_INTERVAL_SECONDS: Final = 5
 MIN_INDEX_INTERVAL_SECONDS: Final = 1
 MAX_INDEX_INTERVAL_SECONDS: Final = 3600
+COMMIT_TIME_KEPT: Final = 0.9  # of the time that a commit took, at the next one: the longest of the last ones counts
 MAX_INDEX_FILE_BYTES: Final = 4096 * MIB
 MAX_STATE_BYTES: Final = 60 * KIB  # of an indexer's state, which is that of its job
 MAX_SHARDS_BYTES: Final = 16 * MIB  # of the list of closed shards, compressed

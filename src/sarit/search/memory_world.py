@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sarit.core.cuts import StreamCut
 from sarit.core.errors import Conflict, Corrupt, NotFound
 from sarit.core.names import SegmentId
-from sarit.search.ports import EventSlice
+from sarit.search.ports import EventSlice, endless
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -169,8 +169,10 @@ class MemoryEvents:
         """Return about when the events behind a cut were appended: always the same time."""
         return 1_700_000_000_000
 
-    async def follow(self, start: StreamCut) -> AsyncGenerator[EventSlice | None, None]:
-        """Yield the events behind a cut as they come; None whenever there is nothing at hand."""
+    async def follow(
+        self, start: StreamCut, until_due: Callable[[], float] = endless
+    ) -> AsyncGenerator[EventSlice | None, None]:
+        """Yield the events behind a cut as they come; None whenever there is nothing at hand, without waiting."""
         at = dict(start.positions)
         while True:
             self._grown.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -35,6 +36,11 @@ class EventSlice:
     lost_bytes: int = 0
 
 
+def endless() -> float:
+    """Return the seconds until something is due that never is."""
+    return math.inf
+
+
 class EventSource(Protocol):
     """The stream that an indexer, or continuous queries, read."""
 
@@ -62,9 +68,13 @@ class EventSource(Protocol):
     async def appended_ms(self, cut: StreamCut) -> int:
         """Return about when the events behind a cut were appended, since 1970.  Raises NotFound, Unavailable."""
 
-    def follow(self, start: StreamCut) -> AsyncGenerator[EventSlice | None, None]:
+    def follow(
+        self, start: StreamCut, until_due: Callable[[], float] = endless
+    ) -> AsyncGenerator[EventSlice | None, None]:
         """Yield the events behind a cut as they come, in the order of each segment and of segments that succeed one
-        another; None whenever there is nothing at hand.  Raises NotFound, Unavailable, Corrupt."""
+        another; None whenever there is nothing at hand.  Raises NotFound, Unavailable, Corrupt.
+
+        `until_due`: the seconds after which None is wanted at the latest."""
 
 
 class Blobs(Protocol):

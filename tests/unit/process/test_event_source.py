@@ -9,6 +9,7 @@ from sarit.client.aio import connect
 from sarit.core.cuts import StreamCut
 from sarit.core.names import StreamName
 from sarit.env.real import real_env
+from sarit.process.jobs import event_source
 from sarit.process.jobs.event_source import StreamEvents
 from sarit.process.settings import NodeConfig
 from sarit.process.standalone import open_node
@@ -103,6 +104,22 @@ def test_cuts_are_in_order_beside_a_segment_that_a_scale_left_alone(tmp_path):
         assert [await source.is_before(cut, old) for cut in (old, new, ahead, behind)] == [True, False, False, False]
 
     on_stream(tmp_path / "node", work, segments=2)
+
+
+def test_who_has_something_due_waits_no_longer_for_events(tmp_path, monkeypatch):
+    monkeypatch.setattr(event_source, "EVENT_POLL_SECONDS", 10 * HANG_SECONDS)
+    monkeypatch.setattr(event_source, "MAX_EVENT_POLL_SECONDS", 10 * HANG_SECONDS)
+
+    async def work(client, source):
+        waits = [0.0, 0.02, -1.0]
+        async with aclosing(source.follow(await source.edge("head"), lambda: waits.pop() if waits else 600.0)) as slices:
+            assert [await anext(slices) for _ in range(3)] == [None] * 3
+            await write(client, b"event")
+            found = await anext(slices)
+        assert found is not None
+        assert found.events == [b"event"]
+
+    on_stream(tmp_path / "node", work)
 
 
 def test_truncated_bytes_are_passed_over_and_counted(tmp_path):

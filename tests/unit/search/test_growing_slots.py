@@ -41,9 +41,9 @@ class CountedShards:
 class BusyEvents(MemoryEvents):
     """A stream that has always one more event: nobody comes to its tail."""
 
-    async def follow(self, start):
+    async def follow(self, start, until_due):
         self.write(b"first")
-        async for found in super().follow(start):
+        async for found in super().follow(start, until_due):
             await asyncio.sleep(0)
             if found is not None:
                 yield found

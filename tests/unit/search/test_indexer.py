@@ -1,6 +1,7 @@
 """An indexer: each event once, whatever ends a process, and nothing left behind for ever."""
 
 import asyncio
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -35,6 +36,42 @@ def test_events_are_in_the_index_after_the_interval(world):
         assert [shard.events for shard in await world.shards()] == [4]
         assert found.statistics.events == 4
         assert found.statistics.index_bytes == sum(f.length for f in world.state.growing.files)
+
+    run(main())
+
+
+@pytest.mark.parametrize(("interval", "commit_seconds", "most"), [(5, 0.8, 5.0), (1, 0.3, 1.0), (1, 0.9, 2.3)])
+def test_event_is_found_an_interval_after_its_write(world, interval, commit_seconds, most):
+    """What a commit takes is part of the interval; but half of the time, at least, is for events."""
+
+    async def main():
+        world.settings = SearchSettings(interval_seconds=interval)
+        found = world.indexer()
+        real, written, late, commits = found._uploaded, [], [], []
+
+        async def uploaded(*given):
+            commits.append(world.clock.seconds)
+            world.clock.seconds += commit_seconds / 2
+            world.stream.write(b"during the commit")
+            written.append(world.clock.seconds)
+            world.clock.seconds += commit_seconds / 2
+            return await real(*given)
+
+        found._uploaded = uploaded
+        task = asyncio.ensure_future(found.run())
+        await turns()
+        for _ in range(60 * interval):
+            world.stream.write(b"event")
+            written.append(world.clock.seconds)
+            await turns()
+            if world.row.state:
+                late += [world.clock.seconds - at for at in written[len(late) : world.state.events]]
+            world.clock.seconds += 0.05
+        await stop(task)
+        # The first commit is not known to take so long.
+        assert max(late[-len(late) // 2 :]) <= most + 0.06
+        assert len(commits) >= 2
+        assert min(b - a for a, b in itertools.pairwise(commits)) >= commit_seconds + interval / 2
 
     run(main())
 

@@ -17,10 +17,10 @@ from sarit.process.limits import (
     MAX_EVENT_POLL_SECONDS,
     MAX_JOB_REST_SECONDS,
 )
-from sarit.search.ports import EventSlice
+from sarit.search.ports import EventSlice, endless
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Sequence
+    from collections.abc import AsyncGenerator, Callable, Sequence
 
     from sarit.client.reader.cursor import Events
     from sarit.client.session.session import Session
@@ -81,9 +81,13 @@ class StreamEvents:
                 return False
         return True
 
-    async def follow(self, start: StreamCut) -> AsyncGenerator[EventSlice | None, None]:
+    async def follow(
+        self, start: StreamCut, until_due: Callable[[], float] = endless
+    ) -> AsyncGenerator[EventSlice | None, None]:
         """Yield the events behind a cut as they come, in the order of each segment and of segments that succeed one
-        another; None whenever there is nothing at hand.  Raises NotFound, Unavailable, Corrupt."""
+        another; None whenever there is nothing at hand.  Raises NotFound, Unavailable, Corrupt.
+
+        `until_due`: the seconds after which None is wanted at the latest."""
 
         async def bounds() -> tuple[StreamCut, None]:
             return start, None
@@ -94,7 +98,7 @@ class StreamEvents:
             await reader.open()
             while True:
                 idle = (self._clock.monotonic() - last) / EVENT_POLLS_OF_IDLE_TIME
-                poll = min(max(idle, EVENT_POLL_SECONDS), self._max_poll_seconds)
+                poll = max(0.0, min(max(idle, EVENT_POLL_SECONDS), self._max_poll_seconds, until_due()))
                 found = await within(poll, reader.next_events())
                 if found is None:
                     yield None
