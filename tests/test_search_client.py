@@ -169,7 +169,7 @@ def test_searches_run_beside_the_event_loop(tmp_path):
         threads, real = [], copy.opened.reader
 
         class Noted:
-            def search(self, question):
+            def search(self, question, check):
                 threads.append(threading.current_thread())
                 return real.search(question)
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from sarit.core.errors import Corrupt, Invalid
+from sarit.core.errors import Corrupt, Invalid, Unavailable
 from sarit.env.real import real_env
 from sarit.search import memory_shards
 from sarit.search.documents import Document, Place
@@ -235,6 +235,71 @@ def test_hits_are_sorted_and_limited(engine, stored, tmp_path):
     assert (answer.hits, answer.total, answer.buckets, answer.facets) == ((), 30, (), None)
     hit = reader.search(ShardQuestion(Everything(), *EVER, limit=1)).hits[0]
     assert (hit.place, hit.order_key) == (Place(1 << 40, 29), indexed(29, documents[29]).order_key)
+
+
+def test_first_hits_are_the_same_however_events_lie_in_time(engine, stored, tmp_path, monkeypatch):
+    """Of words that are frequent, hits are sought among the newest or oldest events first, and counts are read."""
+    monkeypatch.setattr("sarit.search.tantivy_shards.MIN_WINDOWED_HITS", 2)
+    random.seed(8)
+    begin = 1_700_000_000_000
+    times = [begin + random.choice([at, 5 * at, 3_600_000 + at % 7, 90_000_000]) for at in range(298)]
+    times += [begin - 90_000_000, begin + 200_000_000]  # alone at either end
+    words = ["all", "all old", "all new"]
+    documents = [document(words[0 if at % 5 else 1 + (times[at] > begin + 3_000_000)]) for at in range(300)]
+    events = [indexed(at, documents[at], times[at]) for at in range(300)]
+    events = [Indexed(one.place, (one.order_key >> 20 << 20) + at, one.document) for at, one in enumerate(events)]
+    writer = engine.create(tmp_path / "shard", MAPPING)
+    for at in range(0, 300, 60):
+        writer.add(events[at : at + 60])
+        stored.take(writer)
+    writer.close()
+    reader = stored.reader(engine)
+    ends = (min(times) << 20, (max(times) + 1) << 20)
+    for _ in range(300):
+        query = random.choice([Everything(), *(Term(ALL_TEXT, word) for word in ("all", "old", "new", "no"))])
+        sort, limit = random.choice(["newest", "oldest", "score"]), random.choice([0, 1, 7, 100, 1000])
+        low, high = random.choice([EVER, EVER, ends, (events[9].order_key, EVER[1]), (ends[0], events[7].order_key)])
+        keys = random.choice([None, ends, ends, (ends[0] - 5, EVER[1])])
+        bucket_ms = random.choice([0, 0, 60_000])
+        spans = random.choice([None, None, {1 << 40: (5, 250)}])
+        answer = reader.search(ShardQuestion(query, low, high, sort, limit, bucket_ms, spans=spans, keys=keys))
+        matching = [
+            one
+            for at, one in enumerate(events)
+            if low <= one.order_key < high and matches(query, one.document) and (spans is None or 5 <= at < 250)
+        ]
+        assert answer.total == len(matching)
+        assert not bucket_ms or sum(count for _, count in answer.buckets) == len(matching)
+        found = [hit.order_key for hit in answer.hits]
+        if sort == "score":
+            assert len(found) == min(limit, len(matching))
+            assert set(found) <= {one.order_key for one in matching}
+        else:
+            assert found == sorted((one.order_key for one in matching), reverse=sort == "newest")[:limit]
+
+
+def test_search_that_is_given_up_ends_between_its_pieces(engine, stored, tmp_path):
+    reader = shard(engine, stored, tmp_path, DOCUMENTS)
+    query = Or((Term(ALL_TEXT, "payment"), Prefix(ALL_TEXT, "no")))
+    question = ShardQuestion(query, *EVER, bucket_ms=1 << 30, facets=("user.id", "title"))
+    checks = 0
+
+    def check() -> None:
+        nonlocal checks
+        checks += 1
+        if checks == last:
+            raise Unavailable("nobody waits")
+
+    last = 0
+    whole = reader.search(question, check)
+    assert whole == reader.search(question)
+    pieces = checks
+    assert pieces >= (7 if isinstance(engine, TantivyShards) else 1)
+    for last in range(1, pieces + 1):
+        checks = 0
+        with pytest.raises(Unavailable, match="nobody waits"):
+            reader.search(question, check)
+        assert checks == last
 
 
 def test_histogram_and_facets_count_all_that_matches(engine, stored, tmp_path):

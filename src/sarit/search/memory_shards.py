@@ -17,11 +17,11 @@ from sarit.search import query as queries
 from sarit.search.documents import Document, Place
 from sarit.search.field_values import time_of_key
 from sarit.search.limits import MAX_HISTOGRAM_BUCKETS, MAX_PREFIX_TERMS
-from sarit.search.ports import Indexed, ShardAnswer, ShardHit
+from sarit.search.ports import Indexed, ShardAnswer, ShardHit, never
 from sarit.search.query import ALL_TEXT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from sarit.env.ports import Buffer, Files
@@ -148,8 +148,9 @@ class MemoryReader:
     def __repr__(self) -> str:
         return f"<MemoryReader of {len(self._documents)} events>"
 
-    def search(self, question: ShardQuestion) -> ShardAnswer:
-        """Return the answer.  Raises Invalid: the query costs too much (MAX_PREFIX_TERMS)."""
+    def search(self, question: ShardQuestion, check: Callable[[], None] = never) -> ShardAnswer:
+        """Return the answer.  Raises Invalid: the query costs too much (MAX_PREFIX_TERMS); what `check` does."""
+        check()
         self._check_cost(question.query)
         found = [
             one

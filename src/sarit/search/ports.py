@@ -162,7 +162,8 @@ class ShardQuestion:
     `low`, `high`: order keys, from `low` to before `high`.  `sort`: "newest", "oldest" or "score".  `limit`: of hits.
     `bucket_ms`: the width of the buckets of the histogram over time; 0: none is wanted.  `facets`: fields of keywords
     whose values are counted, and `facet_limit` of the most frequent of each.  `spans`: by the packed ids of segments:
-    only their events with low <= offset < high count, for hits and for all other parts of the answer; None: all do."""
+    only their events with low <= offset < high count, for hits and for all other parts of the answer; None: all do.
+    `keys`: order keys from the first to before the second of which all events of the shard have theirs; None: any."""
 
     query: Query
     low: int
@@ -173,6 +174,7 @@ class ShardQuestion:
     facets: tuple[str, ...] = ()
     facet_limit: int = 10
     spans: Mapping[int, tuple[int, int]] | None = None
+    keys: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,11 +188,17 @@ class ShardAnswer:
     facets: Mapping[str, tuple[tuple[str, int], ...]] | None = None
 
 
+def never() -> None:
+    """Go on with a search: its caller never gives it up."""
+
+
 class ShardReader(Protocol):
     """A shard at one commit, opened from the files in a local directory.  Calls block."""
 
-    def search(self, question: ShardQuestion) -> ShardAnswer:
-        """Return the answer.  Raises Invalid: the query costs too much (MAX_PREFIX_TERMS)."""
+    def search(self, question: ShardQuestion, check: Callable[[], None] = never) -> ShardAnswer:
+        """Return the answer.  Raises Invalid: the query costs too much (MAX_PREFIX_TERMS); what `check` does.
+
+        `check`: called between the pieces of the work, and raises once nobody waits for the answer."""
 
     def close(self) -> None:
         """Release the files."""

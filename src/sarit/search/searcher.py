@@ -4,7 +4,8 @@
 
 A shard has one directory.  When it has grown, its new files are added, those that it dropped are removed, and a new
 reader is opened; searches that have the reader before end on it, since open files stay readable.  A search that is
-given up, perhaps since files took too long to come, does not stop their coming: the next one finds them.
+given up, perhaps since files took too long to come, does not stop their coming: the next one finds them.  Its thread
+ends its present piece of the search, and is free then.
 
 *Bounds.*  All files together have at most `SearchBounds.bytes` and `files`: the shards that were not asked for the
 longest time make room.  A shard that is in use stays.  Files are checked by their checksums when they come; what is
@@ -51,6 +52,18 @@ class SearchBounds:
     bytes: int = MAX_SEARCH_CACHE_BYTES
     files: int = MAX_SEARCH_CACHE_FILES
     free_bytes: int = MIN_SEARCH_FREE_BYTES
+
+
+class _Caller:
+    """Who waits for the answer of a shard; asked on the thread of the search, between its pieces."""
+
+    def __init__(self) -> None:
+        self.is_gone = False
+
+    def check(self) -> None:
+        """Raise Unavailable once the search is given up: its thread is for others."""
+        if self.is_gone:
+            raise Unavailable("nobody waits for this search any more")
 
 
 class _Open:
@@ -149,7 +162,11 @@ class Searcher:
                     load.cancel()
                 load.add_done_callback(_leave_unused)
                 raise
-            return await self._threads.run(lambda: opened.reader.search(question), opened.leave)
+            caller = _Caller()
+            try:
+                return await self._threads.run(lambda: opened.reader.search(question, caller.check), opened.leave)
+            finally:
+                caller.is_gone = True
 
     async def close(self) -> None:
         """Wait for what threads do, close all shards, and remove the copies."""

@@ -32,17 +32,19 @@ from sarit.search.documents import Place
 from sarit.search.field_values import time_of_key
 from sarit.search.limits import (
     FACET_CANDIDATES,
+    HIT_WINDOWS,
     INDEX_MEMORY_BYTES,
     MAX_FILE_LIST_ATTEMPTS,
     MAX_HISTOGRAM_BUCKETS,
     MAX_PREFIX_TERMS,
+    MIN_WINDOWED_HITS,
 )
 from sarit.search.mapping import Kind
-from sarit.search.ports import ShardAnswer, ShardHit
+from sarit.search.ports import ShardAnswer, ShardHit, never
 from sarit.search.query import ALL_TEXT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from sarit.env.ports import Buffer
@@ -317,37 +319,76 @@ class TantivyReader:
     def __repr__(self) -> str:
         return "<TantivyReader>"
 
-    def search(self, question: ShardQuestion) -> ShardAnswer:
-        """Return the answer.  Raises Invalid: the query costs too much (MAX_PREFIX_TERMS); Corrupt."""
+    def search(self, question: ShardQuestion, check: Callable[[], None] = never) -> ShardAnswer:
+        """Return the answer.  Raises Invalid: the query costs too much (MAX_PREFIX_TERMS); Corrupt; what `check` does.
+
+        `check`: called between the pieces of the work."""
         with _explained(Corrupt, "a shard cannot be searched"):
-            query = self._whole(question)
-            searcher = self._searcher
-            by_score = question.sort == "score"
-            order = {} if by_score else {
-                "order_by_field": _ORDER, "order": Order.Desc if question.sort == "newest" else Order.Asc,
-            }  # fmt: skip
-            found = searcher.search(query, max(1, question.limit), **order)
-            hits = found.hits[: question.limit]
-            addresses = [address for _, address in hits]
-            columns = [searcher.fast_field_values(name, addresses) for name in (_SEGMENT, _OFFSET, _ORDER)]
-            scores = [float(score) if by_score else 0.0 for score, _ in hits]
+            query = self._whole(question, check)
+            check()
+            buckets = self._buckets(query, question.bucket_ms) if question.bucket_ms else ()
+            facets = {}
+            for field in question.facets:
+                check()
+                facets[field] = self._facet(query, field, question.facet_limit)
+            check()
+            total = sum(count for _, count in buckets) if question.bucket_ms else self._counted(question)
+            found, total = self._found(query, question, total, check)
+            addresses = [address for _, address in found]
+            columns = [self._searcher.fast_field_values(name, addresses) for name in (_SEGMENT, _OFFSET, _ORDER)]
+            scores = [float(score) if question.sort == "score" else 0.0 for score, _ in found]
             return ShardAnswer(
                 tuple(
                     ShardHit(Place(segment, offset), order_key, score)
                     for segment, offset, order_key, score in zip(*columns, scores, strict=True)
                 ),
-                found.count,
-                self._buckets(query, question.bucket_ms) if question.bucket_ms else (),
-                {field: self._facet(query, field, question.facet_limit) for field in question.facets} or None,
+                total,
+                buckets,
+                facets or None,
             )
+
+    def _counted(self, question: ShardQuestion) -> int | None:
+        """Return how many documents a question finds, if it shows without finding them; else None."""
+        if question.spans is not None or not _has_whole(question):
+            return None
+        match question.query:
+            case queries.Everything():
+                return int(self._searcher.num_docs)
+            case queries.Term(field, token):
+                name, kind = self._fields.get(field, ("", Kind.TEXT))
+                return int(self._searcher.doc_freq(name, _encodable(token))) if name and kind is Kind.TEXT else None
+        return None
+
+    def _found(
+        self, query: TantivyQuery, question: ShardQuestion, total: int | None, check: Callable[[], None]
+    ) -> tuple[list[Any], int]:
+        """Return the first hits, as (sorted by, address), and how many there are.  `total`: the latter, if known."""
+        limit, search = question.limit, self._searcher.search
+        if total is not None and not min(total, limit):
+            return [], total
+        if question.sort == "score":
+            found = search(query, max(1, limit), count=total is None)
+        else:
+            order = {
+                "order_by_field": _ORDER, "order": Order.Desc if question.sort == "newest" else Order.Asc,
+            }  # fmt: skip
+            if total is not None:
+                for low, high in _windows(question, total):
+                    part = [(Occur.Must, query), (Occur.Must, _unscored(self._within(_ORDER, low, high)))]
+                    found = search(TantivyQuery.boolean_query(part), limit, count=False, **order)
+                    if len(found.hits) == limit:  # the others come before or after all of these
+                        return found.hits, total
+                    check()
+            found = search(query, max(1, limit), count=total is None, **order)
+        return found.hits[:limit], found.count if total is None else total
 
     def close(self) -> None:
         """Release the files."""
         self._index = self._searcher = None
 
-    def _whole(self, question: ShardQuestion) -> TantivyQuery:
-        clauses = [(Occur.Must, self._translate(question.query))]
-        if question.low > _LEAST or question.high <= _MOST:
+    def _whole(self, question: ShardQuestion, check: Callable[[], None]) -> TantivyQuery:
+        clauses = [(Occur.Must, self._translate(question.query, check))]
+        if not _has_whole(question):
             clauses.append((Occur.Must, _unscored(self._within(_ORDER, question.low, question.high))))
         if question.spans is not None:
             spans = [
@@ -395,26 +436,27 @@ class TantivyReader:
 
     # -- queries --------------------------------------------------------------------------------------
 
-    def _translate(self, query: Query) -> TantivyQuery:
-        """Return a query as Tantivy has it.  Raises Invalid."""
+    def _translate(self, query: Query, check: Callable[[], None]) -> TantivyQuery:
+        """Return a query as Tantivy has it.  Raises Invalid, and what `check` does."""
+        check()
         match query:
             case queries.Everything():
                 return TantivyQuery.all_query()
             case queries.Not(part):
-                return self._all_of((queries.Not(part),))
+                return self._all_of((queries.Not(part),), check)
             case queries.And(parts):
-                return self._all_of(parts)
+                return self._all_of(parts, check)
             case queries.Or(parts):
-                return TantivyQuery.boolean_query([(Occur.Should, self._translate(part)) for part in parts])
+                return TantivyQuery.boolean_query([(Occur.Should, self._translate(part, check)) for part in parts])
             case _:
                 name, kind = self._fields.get(query.field, ("", Kind.TEXT))
                 return self._leaf(query, name, kind) if name else TantivyQuery.empty_query()
 
-    def _all_of(self, parts: Sequence[Query]) -> TantivyQuery:
+    def _all_of(self, parts: Sequence[Query], check: Callable[[], None]) -> TantivyQuery:
         clauses = [
-            (Occur.MustNot, self._translate(part.part))
+            (Occur.MustNot, self._translate(part.part, check))
             if isinstance(part, queries.Not)
-            else (Occur.Must, self._translate(part))
+            else (Occur.Must, self._translate(part, check))
             for part in parts
         ]
         if all(occur == Occur.MustNot for occur, _ in clauses):  # which alone find nothing
@@ -468,6 +510,25 @@ class TantivyReader:
         if len(terms) > MAX_PREFIX_TERMS:
             raise _too_many_terms(what)
         return TantivyQuery.term_set_query(self._schema, name, terms) if terms else TantivyQuery.empty_query()
+
+
+def _has_whole(question: ShardQuestion) -> bool:
+    """Return whether the order keys of a question are those of all events of the shard."""
+    first, behind = question.keys or (_LEAST, _MOST + 1)
+    return question.low <= first and question.high >= behind
+
+
+def _windows(question: ShardQuestion, total: int) -> Iterator[tuple[int, int]]:
+    """Yield ranges of order keys, at the end that is wanted, in which the first hits may be.
+
+    If the hits lie evenly in the time of the shard, they are in the first range; correct is any."""
+    if question.keys is None or total < MIN_WINDOWED_HITS:
+        return
+    first, behind = max(question.low, question.keys[0]), min(question.high, question.keys[1])
+    for factor in HIT_WINDOWS:
+        width = (behind - first) * question.limit * factor // total
+        if width < behind - first:
+            yield (behind - width, _MOST + 1) if question.sort == "newest" else (_LEAST, first + width)
 
 
 def _unscored(query: TantivyQuery) -> TantivyQuery:

@@ -1,6 +1,7 @@
 """Threads on which searches run, so that the event loop goes on meanwhile.
 
 A thread cannot be stopped: a caller that gives up gets nothing, and the thread ends its call before it takes another.
+So a call that takes long asks now and then whether anybody waits for it.
 """
 
 from __future__ import annotations

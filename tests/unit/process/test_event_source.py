@@ -112,7 +112,9 @@ def test_who_has_something_due_waits_no_longer_for_events(tmp_path, monkeypatch)
 
     async def work(client, source):
         waits = [0.0, 0.02, -1.0]
-        async with aclosing(source.follow(await source.edge("head"), lambda: waits.pop() if waits else 600.0)) as slices:
+        async with aclosing(
+            source.follow(await source.edge("head"), lambda: waits.pop() if waits else 600.0)
+        ) as slices:
             assert [await anext(slices) for _ in range(3)] == [None] * 3
             await write(client, b"event")
             found = await anext(slices)

@@ -29,6 +29,7 @@ from sarit.rpc.request_limiter import RequestLimiter
 from sarit.rpc.search_cuts import cut_of
 from sarit.rpc.search_methods import SEARCH
 from sarit.search.answers import holders
+from sarit.search.field_values import order_key
 from sarit.search.slots import SearchSlots
 from sarit.search.tantivy_shards import TantivyShards
 from sarit.security.login import Logins
@@ -358,9 +359,10 @@ def test_searches_beyond_the_bounds_are_refused(tmp_path, monkeypatch):
         real = opened.reader
 
         class Slow:
-            def search(self, question):
+            def search(self, question, check):
                 began.release()
                 go_on.wait(HANG_SECONDS)
+                assert question.keys == (order_key(1000, 0), order_key(1001, 0)), "those of all events of the shard"
                 return real.search(question)
 
             def close(self):

@@ -14,6 +14,7 @@ from sarit.core.errors import Corrupt, Invalid, NotFound, Unavailable
 from sarit.core.names import SegmentId, StreamName
 from sarit.env.real import real_env
 from sarit.search.documents import Document, Place
+from sarit.search.limits import SEARCH_THREADS
 from sarit.search.mapping import Mapping
 from sarit.search.memory_shards import MemoryShards
 from sarit.search.memory_world import MemoryBlobs
@@ -218,7 +219,7 @@ def test_search_that_is_given_up_keeps_its_reader_until_its_thread_ends(tmp_path
         real = opened.reader
 
         class Slow:
-            def search(self, question):
+            def search(self, question, check):
                 began.set()
                 go_on.wait(HANG_SECONDS)
                 assert not closed
@@ -244,6 +245,51 @@ def test_search_that_is_given_up_keeps_its_reader_until_its_thread_ends(tmp_path
     run(work, tmp_path)
 
 
+def test_searches_that_are_given_up_free_their_threads_after_their_present_piece(tmp_path):
+    async def work(world):
+        one = await world.shard().grow("word")
+        await world.count(one)
+        opened = world.searcher._copies["a"].opened
+        began, go_on, pieces, real = threading.Semaphore(0), threading.Semaphore(0), [], opened.reader
+
+        class Slow:
+            def search(self, question, check):
+                for piece in range(1000):
+                    pieces.append(piece)
+                    began.release()
+                    assert go_on.acquire(timeout=HANG_SECONDS)
+                    check()
+                return real.search(question, check)
+
+            def close(self):
+                real.close()
+
+        opened.reader = Slow()
+        tasks = [asyncio.create_task(world.count(one)) for _ in range(SEARCH_THREADS)]
+        for _ in range(3 * SEARCH_THREADS):  # who waits for them lets them go on
+            await asyncio.to_thread(began.acquire, timeout=HANG_SECONDS)
+            go_on.release()
+        for _ in tasks:
+            await asyncio.to_thread(began.acquire, timeout=HANG_SECONDS)
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        assert world.searcher._threads.busy == SEARCH_THREADS
+        opened.reader = real
+        waiting = asyncio.create_task(world.count(one))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        go_on.release()
+        assert await waiting == 1, "one piece of one search has ended"
+        for _ in tasks[1:]:
+            go_on.release()
+        while world.searcher._threads.busy:
+            await asyncio.sleep(0)
+        assert len(pieces) == 4 * SEARCH_THREADS, "no search has begun another piece"
+
+    run(work, tmp_path)
+
+
 def test_reader_that_is_replaced_stays_open_for_all_who_use_it(tmp_path):
     async def work(world):
         stored = world.shard()
@@ -254,7 +300,7 @@ def test_reader_that_is_replaced_stays_open_for_all_who_use_it(tmp_path):
         began, closed, order, real = threading.Semaphore(0), [], iter(turns), opened.reader
 
         class Slow:
-            def search(self, question):
+            def search(self, question, check):
                 turn = next(order)
                 began.release()
                 turn.wait(HANG_SECONDS)

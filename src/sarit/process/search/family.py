@@ -31,7 +31,7 @@ from sarit.process.search.other_controllers import OtherControllers
 from sarit.rpc.generated import search_pb2 as pb
 from sarit.rpc.search_cuts import cut_message, cut_of
 from sarit.search.answers import Ask, choose, holders, merge, page_of
-from sarit.search.field_values import LEAST_KEY, MOST_KEY
+from sarit.search.field_values import LEAST_KEY, MOST_KEY, order_key
 from sarit.search.mapping import Kind
 from sarit.search.ports import ShardAnswer, ShardQuestion
 from sarit.search.query_parser import bind, fields_of, parse
@@ -303,6 +303,7 @@ def _question(part: Part, shard: Shard, query: Query, spans: Spans | None) -> Sh
     return ShardQuestion(
         query, max(part.low, LEAST_KEY), high, part.ask.sort, part.wanted, part.ask.bucket_ms,
         tuple(field for field in part.ask.facets if field in keywords), part.facet_values, spans,
+        (order_key(shard.first_ms, 0), order_key(shard.last_ms, -1) + 1),
     )  # fmt: skip
 
 
