@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sarit.search.limits import (
+    COMMIT_TIME_KEPT,
     LARGE_STATE_BYTES,
     MAX_MAPPED_FIELDS,
     MAX_SEARCH_SETTINGS_BYTES,
@@ -18,7 +19,7 @@ from sarit.search.limits import (
 from sarit.search.mapping import Mapping, to_document
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from sarit.core.cuts import StreamCut
     from sarit.search.state import IndexState, Shard, StoredFile
@@ -46,6 +47,36 @@ class Uncommitted:
             self.first_ms = min(self.first_ms, first) if self.events else first
             self.last_ms = max(self.last_ms, last) if self.events else last
             self.events += len(times)
+
+
+class CommitTimes:
+    """When commits begin: so early that each ends an interval after the one before began, if it takes as long.
+
+    Events that were written when a commit began are in the next one.  Whatever commits take, half of an interval is for
+    events."""
+
+    def __init__(self, now: Callable[[], float], interval_seconds: float) -> None:
+        self._now = now
+        self._interval = interval_seconds
+        self._due_at = now() + interval_seconds
+        self._took = 0.0  # the longest of the last ones
+
+    def __repr__(self) -> str:
+        return f"<CommitTimes, due in {self.until_due():.1f} s>"
+
+    def until_due(self) -> float:
+        """Return the seconds until the next commit begins, if there is anything to commit."""
+        return self._due_at - self._now()
+
+    def put_off(self, seconds: float) -> None:
+        """Put the next commit off."""
+        self._due_at += seconds
+
+    def ended(self, begun: float) -> None:
+        """Plan the next commit: one has just ended, which began at a time of the same clock."""
+        ended = self._now()
+        self._took = max(ended - begun, self._took * COMMIT_TIME_KEPT)
+        self._due_at = max(begun + self._interval - self._took, ended + self._interval / 2)
 
 
 def committed(

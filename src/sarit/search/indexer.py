@@ -33,10 +33,9 @@ from sarit.search import index_plan
 from sarit.search.documents import Place
 from sarit.search.field_values import order_key, time_of_key
 from sarit.search.growing_slots import GrowingSlots
-from sarit.search.index_plan import Uncommitted
+from sarit.search.index_plan import CommitTimes, Uncommitted
 from sarit.search.limits import (
     APPENDED_SECONDS,
-    COMMIT_TIME_KEPT,
     GARBAGE_SECONDS,
     GROWING_TURN_SECONDS,
     HOUSEKEEPING_SECONDS,
@@ -125,8 +124,7 @@ class Indexer:
         self._added: Uncommitted | None = None
         self._count = 0  # of documents, to tell events of one millisecond apart
         self._housekept_at = self._collected_at = self._fed_at = env.clock.monotonic()
-        self._due_at = self._fed_at + settings.interval_seconds  # of the next commit, if there is anything to commit
-        self._took = 0.0  # seconds, of the longest of the last commits
+        self._times = CommitTimes(env.clock.monotonic, settings.interval_seconds)
         self._appended: tuple[float, int] | None = None
         self._is_at_tail = False
         # Blobs that nothing refers to, and since when that is known.
@@ -139,7 +137,10 @@ class Indexer:
         """Index until the job is another worker's.  Raises Fenced, Unavailable, Invalid, NotFound, Corrupt, OSError."""
         try:
             cut = await self._take_over()
-            async with aclosing(self._source.follow(cut, self._until_due)) as slices:
+            found_events = self._source.follow(
+                cut, lambda: math.inf if self._added is None else self._times.until_due()
+            )
+            async with aclosing(found_events) as slices:
                 async for found in slices:
                     await self._step(found)
         finally:
@@ -152,7 +153,7 @@ class Indexer:
         else:
             await self._take(found)
         added = self._added
-        if added is not None and (self._until_due() <= 0 or added.size >= MAX_UNCOMMITTED_BYTES):
+        if added is not None and (self._times.until_due() <= 0 or added.size >= MAX_UNCOMMITTED_BYTES):
             await self._commit(added)
         # Who has nothing to add at the moment needs no whole turn.
         is_over = self._is_at_tail or now - self._turn_began >= GROWING_TURN_SECONDS
@@ -161,18 +162,6 @@ class Indexer:
         if now - self._housekept_at >= HOUSEKEEPING_SECONDS:
             self._housekept_at = now
             await self._keep_house()
-
-    def _until_due(self) -> float:
-        """Return the seconds until the next commit begins; infinite: there is nothing to commit."""
-        return math.inf if self._added is None else self._due_at - self._env.clock.monotonic()
-
-    def _plan_commit(self, begun: float, ended: float) -> None:
-        """Plan the next commit so that it ends, if it takes as long as this one, an interval after this one began.
-
-        Whatever commits take, half of the time is for events."""
-        interval = self.settings.interval_seconds
-        self._took = max(ended - begun, self._took * COMMIT_TIME_KEPT)
-        self._due_at = max(begun + interval - self._took, ended + interval / 2)
 
     # -- taking over ----------------------------------------------------------------------------------
 
@@ -244,7 +233,7 @@ class Indexer:
         try:
             self._turn_began = self._env.clock.monotonic()
             # Events gather for an interval from now on, not from before a long wait.
-            self._due_at += self._turn_began - asked_at
+            self._times.put_off(self._turn_began - asked_at)
             stored = self.state.growing
             return await (self._open(events) if stored is None or not stored.files else self._resume(stored))
         except BaseException:
@@ -310,7 +299,7 @@ class Indexer:
             state = index_plan.committed(self.state, added, growing.shard, files, _bytes_of(self.shards), now_ms)
         await self._store(state)
         self._added = None
-        self._plan_commit(begun, self._env.clock.monotonic())
+        self._times.ended(begun)
         if growing is not None:
             assert state.growing is not None
             growing.shard = state.growing

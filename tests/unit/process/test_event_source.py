@@ -106,24 +106,6 @@ def test_cuts_are_in_order_beside_a_segment_that_a_scale_left_alone(tmp_path):
     on_stream(tmp_path / "node", work, segments=2)
 
 
-def test_who_has_something_due_waits_no_longer_for_events(tmp_path, monkeypatch):
-    monkeypatch.setattr(event_source, "EVENT_POLL_SECONDS", 10 * HANG_SECONDS)
-    monkeypatch.setattr(event_source, "MAX_EVENT_POLL_SECONDS", 10 * HANG_SECONDS)
-
-    async def work(client, source):
-        waits = [0.0, 0.02, -1.0]
-        async with aclosing(
-            source.follow(await source.edge("head"), lambda: waits.pop() if waits else 600.0)
-        ) as slices:
-            assert [await anext(slices) for _ in range(3)] == [None] * 3
-            await write(client, b"event")
-            found = await anext(slices)
-        assert found is not None
-        assert found.events == [b"event"]
-
-    on_stream(tmp_path / "node", work)
-
-
 def test_truncated_bytes_are_passed_over_and_counted(tmp_path):
     async def work(client, source):
         head = await source.edge("head")
@@ -164,3 +146,21 @@ def test_cut_is_truncated_when_nothing_before_it_is_left(tmp_path):
             assert known[2:] == [number >= 2, number >= 3]
 
     on_stream(tmp_path / "node", work, segments=1)
+
+
+def test_who_has_something_due_waits_no_longer_for_events(tmp_path, monkeypatch):
+    monkeypatch.setattr(event_source, "EVENT_POLL_SECONDS", 10 * HANG_SECONDS)
+
+    async def work(client, source):
+        source._max_poll_seconds = 10 * HANG_SECONDS
+        waits = [0.0, 0.02, -1.0]
+        async with aclosing(
+            source.follow(await source.edge("head"), lambda: waits.pop() if waits else 600.0)
+        ) as slices:
+            assert [await anext(slices) for _ in range(3)] == [None] * 3
+            await write(client, b"event")
+            found = await anext(slices)
+        assert found is not None
+        assert found.events == [b"event"]
+
+    on_stream(tmp_path / "node", work)
