@@ -131,6 +131,8 @@ class SearchUsers:
                 self._directory(),
                 job.state,
             ).run()
+        except OSError as error:  # as the job does
+            raise Unavailable(f"the files of the index cannot be written or read: {error}") from None
         finally:
             await worker.close()
             await client.close()

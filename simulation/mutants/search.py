@@ -39,8 +39,8 @@ def cut_saved_before_its_files() -> Iterator[None]:
 def index_resumed_without_its_files() -> Iterator[None]:
     """Who takes an index over begins an empty shard at the cut, in place of the growing one."""
 
-    async def wrong(self: Any, shard: Any) -> None:
-        return None
+    async def wrong(self: Any, shard: Any) -> Any:
+        return await self._open(())
 
     with patched(Indexer, Indexer._resume, wrong):
         yield
