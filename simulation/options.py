@@ -351,6 +351,8 @@ def draw_fleet(seed: int, stores: int, *, on_bookies: bool = False) -> Options:
         # A store has no disk of its own.
         storage="objects", sync_errors=False, full_disk=False, clock_jumps=False,
         missing_pieces=False, covered_rot=False,
+        # Its link is made in the process of one node.
+        mirrored=False,
     )  # fmt: skip
     drawn = _ownership_alone(drawn) if rng.random() < _OWNERSHIP_ALONE else drawn
     drawn_so = stores > 1 and random.Random(f"{seed}/services").random() < _ON_BOOKIES

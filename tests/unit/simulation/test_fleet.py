@@ -11,6 +11,7 @@ from sarit.coordination.memory import MemoryCoordination
 from sarit.coordination.port import MemberState
 from sarit.core.errors import Fenced
 from sarit.log.port import LogHistory
+from simulation.options import draw, draw_fleet
 from simulation.shared_parts import ProcessLogs, SharedLogs
 from simulation.world import World, run_world
 
@@ -155,3 +156,8 @@ def test_power_cut_loses_what_had_not_left_the_machine() -> None:
         assert list(logs.of(0).stored.frames) == [1]
 
     run(main)
+
+
+def test_several_stores_have_no_mirror() -> None:
+    assert draw(6).mirrored
+    assert not draw_fleet(6, 3).mirrored
