@@ -9,9 +9,9 @@ consists of is in `meta.json`; if that changes while the files are opened, they 
 readable when they are removed.  Each content of `meta.json` gets a name of its own, `meta-HASH.json`, since a stored
 file never changes.
 
-*Bytes.*  Tantivy has four bytes of each document in a `.store` even if no field is stored, and reads them in merges
-alone.  A shard that is closed is never merged again: it is stored without those files, and a small one takes the place
-of each when it is opened.  `_has` and keywords have no lengths to score by, which would take a byte each.
+*Bytes.*  Tantivy has four bytes of each document in a `.store` even if no field is stored, of which nearly all repeat.
+A shard that is closed has these files compressed, as `.store.zlib`, since it is never merged again, and no search reads
+them.  `_has` and keywords have no lengths to score by, which would take a byte each.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from __future__ import annotations
 import hashlib
 import json
 import mmap
+import zlib
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -37,6 +38,7 @@ from sarit.search.limits import (
     MAX_FILE_LIST_ATTEMPTS,
     MAX_HISTOGRAM_BUCKETS,
     MAX_PREFIX_TERMS,
+    MAX_STORE_FILE_BYTES,
     MIN_WINDOWED_HITS,
 )
 from sarit.search.mapping import Kind
@@ -63,12 +65,7 @@ _ORDER: Final = "_order"
 _TIME: Final = "_time"
 _WHOLE: Final = "raw"  # the tokenizer of values that are one word
 _STORE: Final = ".store"
-# The `.store` of one document without fields: a block, an index of blocks, a head, and the footer that all files have.
-_SMALL_STORE: Final = (
-    bytes.fromhex("09000000908000000000010000008185818080818e020000000e0000000000000001000000000000000000000000000000")
-    + b'{"version":{"major":0,"minor":27,"patch":0,"index_format_version":7},"crc":3878983991}'
-    + bytes.fromhex("5600000039050000")
-)
+_PACKED: Final = ".store.zlib"
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 
 
@@ -100,7 +97,7 @@ class TantivyShards:
 
     def open(self, directory: Path, mapping: FieldMapping) -> TantivyReader:
         """Open the shard whose files are in a directory.  Raises Corrupt, OSError."""
-        _add_stores(directory)
+        _unpack_stores(directory)
         return TantivyReader(_opened(directory), mapping)
 
     def discard(self, directory: Path) -> None:
@@ -124,13 +121,17 @@ def _opened(directory: Path) -> tantivy.Index:
         return index
 
 
-def _add_stores(directory: Path) -> None:
-    """Write the files without which a closed shard is stored, and which no search reads.  Raises OSError."""
-    names = {path.name for path in directory.iterdir()}
-    for name in names:
-        segment, dot, kind = name.partition(".")
-        if dot and kind == "idx" and segment + _STORE not in names:
-            (directory / (segment + _STORE)).write_bytes(_SMALL_STORE)
+def _unpack_stores(directory: Path) -> None:
+    """Write the files that are compressed in a closed shard.  Raises Corrupt, OSError."""
+    for path in directory.iterdir():
+        unpacked = directory / (path.name.removesuffix(_PACKED) + _STORE)
+        if path.name.endswith(_PACKED) and not unpacked.exists():
+            with _explained(Corrupt, f"{path} is damaged"):
+                reader = zlib.decompressobj()
+                content = reader.decompress(path.read_bytes(), MAX_STORE_FILE_BYTES)
+                if not reader.eof:
+                    raise Corrupt(f"{path} is not whole, or has more than {MAX_STORE_FILE_BYTES} bytes")
+            unpacked.write_bytes(content)
 
 
 @contextmanager
@@ -250,14 +251,18 @@ class TantivyWriter:
             with suppress(FileNotFoundError):
                 names = self._files_of(json.loads(meta))
                 if self._writer is None:  # there is no merge any more
-                    names = [name for name in names if not name.endswith(_STORE)]
-                contents: dict[str, Buffer] = {
-                    name: _mapped(self._directory / name) for name in names if name not in stored
-                }
+                    names = [name.removesuffix(_STORE) + _PACKED if name.endswith(_STORE) else name for name in names]
+                contents = {name: self._content(name) for name in names if name not in stored}
                 if (self._directory / _META).read_bytes() == meta:
                     named = f"meta-{hashlib.sha256(meta).hexdigest()[:32]}.json"
                     return [*names, named], contents if named in stored else contents | {named: meta}
         raise OSError(f"the files of the shard in {self._directory} change too often")
+
+    def _content(self, name: str) -> Buffer:
+        """Return the content of a file as it is stored.  Raises OSError."""
+        if name.endswith(_PACKED):
+            return zlib.compress(_mapped(self._directory / (name.removesuffix(_PACKED) + _STORE)))
+        return _mapped(self._directory / name)
 
     def _files_of(self, meta: Any) -> list[str]:
         segments = {segment["segment_id"].replace("-", "") for segment in meta["segments"]}
