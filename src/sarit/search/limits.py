@@ -87,9 +87,9 @@ GARBAGE_SECONDS: Final = 600.0  # between looks for blobs that nobody refers to
 OLD_BLOB_SECONDS: Final = 3600.0  # for which searches may still read what a commit has replaced
 APPENDED_SECONDS: Final = 1.0  # between questions about when events were appended
 MAX_HISTOGRAM_BUCKETS: Final = 10_000  # of one answer
-# The first hits of a shard are sought in ranges of order keys in which so many times as many may be expected; of fewer
-# matching events than these, all are sorted.
-HIT_WINDOWS: Final = (4, 64)
+# The first hits of a shard are sought in ranges of order keys in which so many times as many may be expected if events
+# lie evenly in time; of fewer matching events than these, all are sorted.
+HIT_WINDOWS: Final = (2**-16, 2**-8, 4.0, 64.0)
 MIN_WINDOWED_HITS: Final = 20_000
 FACET_CANDIDATES: Final = 10_000  # values of a part of a shard that are counted for a facet: more are about right
 

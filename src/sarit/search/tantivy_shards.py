@@ -66,6 +66,7 @@ _TIME: Final = "_time"
 _WHOLE: Final = "raw"  # the tokenizer of values that are one word
 _STORE: Final = ".store"
 _PACKED: Final = ".store.zlib"
+_EDGE: Final = 1 << 10  # to what an order key as a double is exact
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 
 
@@ -320,6 +321,7 @@ class TantivyReader:
         self._index: tantivy.Index | None = index
         self._schema = index.schema
         self._searcher: Any = index.searcher()
+        self._edges: tuple[int, int] | None = None
 
     def __repr__(self) -> str:
         return "<TantivyReader>"
@@ -377,8 +379,8 @@ class TantivyReader:
             order = {
                 "order_by_field": _ORDER, "order": Order.Desc if question.sort == "newest" else Order.Asc,
             }  # fmt: skip
-            if total is not None:
-                for low, high in _windows(question, total):
+            if total is not None and total >= MIN_WINDOWED_HITS:
+                for low, high in _windows(question, total, self._key_edges()):
                     part = [(Occur.Must, query), (Occur.Must, _unscored(self._within(_ORDER, low, high)))]
                     found = search(TantivyQuery.boolean_query(part), limit, count=False, **order)
                     if len(found.hits) == limit:  # the others come before or after all of these
@@ -386,6 +388,14 @@ class TantivyReader:
                     check()
             found = search(query, max(1, limit), count=total is None, **order)
         return found.hits[:limit], found.count if total is None else total
+
+    def _key_edges(self) -> tuple[int, int]:
+        """Return the order keys, from the first to before the second, between which all are, about."""
+        if self._edges is None:
+            asked = {"least": {"min": {"field": _ORDER}}, "most": {"max": {"field": _ORDER}}}
+            found = self._searcher.aggregate(TantivyQuery.all_query(), asked)
+            self._edges = int(found["least"]["value"]) - _EDGE, int(found["most"]["value"]) + _EDGE
+        return self._edges
 
     def close(self) -> None:
         """Release the files."""
@@ -523,15 +533,13 @@ def _has_whole(question: ShardQuestion) -> bool:
     return question.low <= first and question.high >= behind
 
 
-def _windows(question: ShardQuestion, total: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges of order keys, at the end that is wanted, in which the first hits may be.
+def _windows(question: ShardQuestion, total: int, edges: tuple[int, int]) -> Iterator[tuple[int, int]]:
+    """Yield ranges of order keys, at the end that is wanted, in which the first hits may be.  Any range is correct.
 
-    If the hits lie evenly in the time of the shard, they are in the first range; correct is any."""
-    if question.keys is None or total < MIN_WINDOWED_HITS:
-        return
-    first, behind = max(question.low, question.keys[0]), min(question.high, question.keys[1])
+    Events may lie evenly in time, or very many in one millisecond: so ranges are small at first."""
+    first, behind = max(question.low, edges[0]), min(question.high, edges[1])
     for factor in HIT_WINDOWS:
-        width = (behind - first) * question.limit * factor // total
+        width = max(2 * _EDGE, int((behind - first) * question.limit / total * factor))
         if width < behind - first:
             yield (behind - width, _MOST + 1) if question.sort == "newest" else (_LEAST, first + width)
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 
+import pytest
 import tantivy
 
+from sarit.core.errors import Corrupt
+from sarit.search import tantivy_shards
 from sarit.search.documents import Document, Place
 from sarit.search.mapping import Field, Kind, Mapping
 from sarit.search.ports import Indexed, ShardQuestion
@@ -68,15 +71,31 @@ def kinds(files) -> set[str]:
     return {name.partition(".")[2] for name in files}
 
 
-def test_closed_shard_is_stored_without_what_merges_alone_read(tmp_path):
+def test_closed_shard_has_what_merges_alone_read_compressed(tmp_path):
     writer = TantivyShards().create(tmp_path / "grows", MAPPING)
     before = grown(writer)
     assert "store" in kinds(before), "a shard that grows is merged"
     files = closed(writer)
-    assert kinds(files) == {"fast", "fieldnorm", "idx", "json", "pos", "term"}
+    assert kinds(files) == {"fast", "fieldnorm", "idx", "json", "pos", "store.zlib", "term"}
+    assert sum(len(content) for name, content in files.items() if name.endswith(".zlib")) < 1000
     found = answers(tmp_path / "closed", files)
+    stores = {path.name: path.read_bytes() for path in (tmp_path / "closed").glob("*.store")}
+    assert stores == {path.name: path.read_bytes() for path in (tmp_path / "grows").glob("*.store")}
     assert found == answers(tmp_path / "growing", before)
     assert [answer.total for answer in found[::2]] == [1000, 1000, 666, 500, 1000, 500]
+
+
+def test_damaged_file_of_a_closed_shard_is_corrupt(tmp_path, monkeypatch):
+    writer = TantivyShards().create(tmp_path / "grows", MAPPING)
+    grown(writer)
+    files = closed(writer)
+    (packed,) = (name for name in files if name.endswith(".zlib"))
+    for number, damaged in enumerate([b"", files[packed][:-5], b"x" + files[packed][1:]]):
+        with pytest.raises(Corrupt, match=r"\.store\.zlib is"):
+            answers(tmp_path / f"damaged {number}", files | {packed: damaged})
+    monkeypatch.setattr(tantivy_shards, "MAX_STORE_FILE_BYTES", 1000)
+    with pytest.raises(Corrupt, match="more than 1000 bytes"):
+        answers(tmp_path / "large", files)
 
 
 def test_keywords_have_no_lengths_and_texts_do(tmp_path):
