@@ -188,6 +188,7 @@ CONTINUOUS_LEASE_SECONDS: Final = 600.0
 MAX_CONTINUOUS_SEARCHED_BYTES: Final = 256 * MIB  # of an output, for a transaction that nobody remembers
 MAX_LISTED_CONTINUOUS: Final = 100  # queries in one answer: each has a text of up to some KiB
 MAX_CONTINUOUS_ATTEMPTS: Final = 20  # to change a row that others change at the same time
+COUNTED_QUERIES_AT_ONCE: Final = 200  # continuous queries that are decoded before other calls have a turn
 CONTINUOUS_COUNT_SECONDS: Final = 10.0  # for so long the queries of a stream are known about
 MAX_COUNTED_CONTINUOUS_STREAMS: Final = 256  # whose queries a controller knows about for so long
 MAX_CONTINUOUS_WAY_STREAMS: Final = 64  # to which the queries of an output may lead, over several streams

@@ -60,7 +60,7 @@ MIN_INDEX_INTERVAL_SECONDS: Final = 1
 MAX_INDEX_INTERVAL_SECONDS: Final = 3600
 COMMIT_TIME_KEPT: Final = 0.9  # of the time that a commit took, at the next one: the longest of the last ones counts
 MAX_INDEX_FILE_BYTES: Final = 4096 * MIB
-MAX_STORE_FILE_BYTES: Final = 256 * MIB  # of a file that is stored compressed: four bytes of each event of a closed shard
+MAX_STORE_FILE_BYTES: Final = 256 * MIB  # of a file of a closed shard that is stored compressed
 MAX_STATE_BYTES: Final = 60 * KIB  # of an indexer's state, which is that of its job
 MAX_SHARDS_BYTES: Final = 16 * MIB  # of the list of closed shards, compressed
 # Of memory in which a shard collects events until they are files: the least that tantivy takes is 15 MB.

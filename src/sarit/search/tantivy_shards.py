@@ -127,11 +127,13 @@ def _unpack_stores(directory: Path) -> None:
     for path in directory.iterdir():
         unpacked = directory / (path.name.removesuffix(_PACKED) + _STORE)
         if path.name.endswith(_PACKED) and not unpacked.exists():
-            with _explained(Corrupt, f"{path} is damaged"):
-                reader = zlib.decompressobj()
+            reader = zlib.decompressobj()
+            try:
                 content = reader.decompress(path.read_bytes(), MAX_STORE_FILE_BYTES)
-                if not reader.eof:
-                    raise Corrupt(f"{path} is not whole, or has more than {MAX_STORE_FILE_BYTES} bytes")
+            except zlib.error as error:
+                raise Corrupt(f"{path} is damaged: {error}") from None
+            if not reader.eof:
+                raise Corrupt(f"{path} is not whole, or has more than {MAX_STORE_FILE_BYTES} bytes")
             unpacked.write_bytes(content)
 
 

@@ -2,18 +2,20 @@
 
 A query on A with output B, and one on B with output A: each match would be an event that the other query is asked
 about, for ever.  So no query is made whose output leads back to its stream.  The queries of a stream are read from
-their rows now and then, and those that are made here meanwhile are added: two that are made by two controllers within
-CONTINUOUS_COUNT_SECONDS may still make a circle.
+their rows now and then, and those that are made here meanwhile are added: two that are made at the same time, or by two
+controllers within CONTINUOUS_COUNT_SECONDS, may still make a circle.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
 from sarit.core.errors import Invalid, NotFound
 from sarit.process.limits import (
     CONTINUOUS_COUNT_SECONDS,
+    COUNTED_QUERIES_AT_ONCE,
     MAX_CONTINUOUS_OUTPUTS,
     MAX_CONTINUOUS_QUERIES,
     MAX_CONTINUOUS_WAY_STREAMS,
@@ -87,8 +89,13 @@ class ContinuousOutputs:
         known = self._counts.get(stream_id)
         if known is not None and now - known[0] < CONTINUOUS_COUNT_SECONDS:
             return known
-        rows = [decode_query(value) for _, value, _ in await self._rows.scan(query_key(stream_id, ""))]
-        found = {each.output for query in rows if (each := query.wanted or query.adopted) is not None}
+        rows, found = await self._rows.scan(query_key(stream_id, "")), set()
+        for at, (_, value, _) in enumerate(rows):
+            if at % COUNTED_QUERIES_AT_ONCE == 0:
+                await asyncio.sleep(0)  # the event loop serves other calls, too
+            query = decode_query(value)
+            if (definition := query.wanted or query.adopted) is not None:
+                found.add(definition.output)
         if len(self._counts) >= MAX_COUNTED_CONTINUOUS_STREAMS:
             self._counts.clear()
         self._counts[stream_id] = counted = now, len(rows), found
