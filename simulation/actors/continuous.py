@@ -37,6 +37,7 @@ from sarit.process.security import Security, SecurityConfig
 from sarit.rpc.generated import controller_pb2 as pb
 from sarit.rpc.generated import search_pb2
 from sarit.search import continuous
+from sarit.search.continuous import ContinuousStatistics
 from sarit.search.continuous_plan import CONTINUOUS_JOB, CONTINUOUS_KIND, ContinuousState
 from sarit.wire.limits import NO_VERSION
 from simulation.actors.clients import SCOPE, connect_client, packed, retry_forever, scale_now_and_then
@@ -144,7 +145,7 @@ class ContinuousUsers:
                 self.cluster.trace.probe("continuous_intent")
                 await self._trouble_after(work, found.intent)
 
-        work = asyncio.ensure_future(ContinuousJobs(world).run(job, troubled_save))
+        work = asyncio.ensure_future(ContinuousJobs(world).ask(job, troubled_save, ContinuousStatistics()))
         work.add_done_callback(lambda done: done.cancelled() or done.exception())
         try:
             await asyncio.wait([work])

@@ -224,6 +224,8 @@ SECTIONS: Final = {
         _gauge("sarit_continuous_queries", "Queries of a stream that hold; 100 streams at most", "stream"),
         _gauge("sarit_continuous_suspended", "Queries that do not hold: a right or an output is missing", "stream"),
         _gauge("sarit_continuous_lag_bytes", "Bytes of the stream about which no query was asked yet", "stream"),
+        _gauge("sarit_continuous_lag_seconds", "For how long there have been such bytes", "stream"),
+        _gauge("sarit_continuous_stopped", "1: the last run ended with an error, and no query is asked", "stream"),
         _counter("sarit_continuous_events_total", "Events about which all queries were asked", "stream"),
         _counter("sarit_continuous_matches_total", "Matches that were written to outputs", "stream"),
         _counter(

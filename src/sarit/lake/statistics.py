@@ -26,7 +26,3 @@ class LakeStatistics:
     committed_ms: int = 0
     ingested_ms: int = 0
     problem: str = ""
-
-    def lag_seconds(self, now_ms: int) -> float:
-        """Return how old the oldest is that the table does not have."""
-        return 0.0 if self.behind_since_ms is None else max(0, now_ms - self.behind_since_ms) / 1000

@@ -105,6 +105,8 @@ class ContinuousStatistics:
     by_query: Counter[str] = field(default_factory=Counter)  # matches, by the name of their query
     repeated: int = 0  # transactions that were aborted after they were recorded, and written again
     lag_bytes: int = 0  # of the stream, behind the cut up to which the queries were asked
+    behind_since_ms: int | None = None  # since when there is something behind; None: nothing is
+    problem: str = ""  # why no query is asked; empty: they are
 
     def count(self, events: Sequence[tuple[str, bytes]]) -> None:
         """Count matches.  `events`: each with the name of its query."""
@@ -368,6 +370,11 @@ class Continuous:
         if self._measured_at is None or now - self._measured_at >= CONTINUOUS_LAG_SECONDS:
             self._measured_at = now
             self.statistics.lag_bytes = await self._source.bytes_behind(self.cut)
+            self.statistics.problem = ""
+            if not self.statistics.lag_bytes:
+                self.statistics.behind_since_ms = None
+            elif self.statistics.behind_since_ms is None:
+                self.statistics.behind_since_ms = self._clock.wall_ms()
 
     async def _save_at_times(self) -> None:
         """Save progress without matches, now and then: retention holds what is behind the saved cut."""

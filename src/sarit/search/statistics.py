@@ -36,7 +36,3 @@ class IndexStatistics:
     behind_since_ms: int | None = None
     committed_ms: int = 0
     problem: str = ""
-
-    def lag_seconds(self, now_ms: int) -> float:
-        """Return how old the oldest event is that the index does not have."""
-        return 0.0 if self.behind_since_ms is None else max(0, now_ms - self.behind_since_ms) / 1000

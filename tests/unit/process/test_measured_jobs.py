@@ -42,8 +42,8 @@ def asked(monkeypatch):
 def jobs(work, cut=None, committed_ms=0):
     """Return jobs whose row says `cut` and `committed_ms`, and which begin at the tail."""
     world = SimpleNamespace(env=real_env(), client=SimpleNamespace(session=None))
-    state, settings = SimpleNamespace(cut=cut, committed_ms=committed_ms), SimpleNamespace(start="tail")
-    return MeasuredJobs(world, work, IndexStatistics, shown, lambda _: state, lambda _: settings)
+    state = SimpleNamespace(cut=cut, committed_ms=committed_ms)
+    return MeasuredJobs(world, work, IndexStatistics, shown, lambda _: state, lambda _: "tail")
 
 
 def shown(running, now_ms):

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-from types import SimpleNamespace
-
 from sarit.admin.metric_table import METRICS
 from sarit.core.names import StreamName
-from sarit.env.real import real_env
-from sarit.process.jobs.continuous import ContinuousJobs
+from sarit.process.jobs import continuous
 from sarit.process.jobs.search_samples import samples
 from sarit.search.continuous import ContinuousStatistics
 from sarit.search.statistics import IndexStatistics
@@ -40,34 +36,26 @@ def test_series_are_bounded(monkeypatch):
     assert found[-1] == ("sarit_search_indexes_not_measured", (), 3)
 
 
-def test_continuous_queries_have_the_series_of_the_table_while_they_run() -> None:
-    jobs = ContinuousJobs(SimpleNamespace(env=real_env(), client=None))
-    seen = []
-
-    async def asked(worker, job, save, statistics):
-        statistics.queries, statistics.lag_bytes = 3, 70
-        statistics.count([("late", b"")] * 3 + [(f"q-{number:02}", b"") for number in range(20)])
-        seen.extend(jobs.samples())
-
-    jobs._ask = asked
-    asyncio.run(jobs.run(SimpleNamespace(key=SimpleNamespace(stream=StreamName("s", "t"))), None))
+def test_series_of_continuous_queries_are_those_of_the_table() -> None:
+    counters = ContinuousStatistics(3, lag_bytes=70, behind_since_ms=1000, problem="no space")
+    counters.count([("late", b"")] * 3 + [(f"q-{number:02}", b"") for number in range(20)])
+    seen = list(continuous.samples({StreamName("s", "t"): counters}, 61_000))
     assert {name: value for name, labels, value in seen if labels == ("s/t",)} == {
         "sarit_continuous_queries": 3, "sarit_continuous_suspended": 0, "sarit_continuous_lag_bytes": 70,
-        "sarit_continuous_events_total": 0, "sarit_continuous_matches_total": 23, "sarit_continuous_repeated_total": 0,
+        "sarit_continuous_lag_seconds": 60, "sarit_continuous_stopped": 1, "sarit_continuous_events_total": 0,
+        "sarit_continuous_matches_total": 23, "sarit_continuous_repeated_total": 0,
     }  # fmt: skip
     by_query = [(labels, value) for _, labels, value in seen if len(labels) > 1]
     assert by_query[:2] == [(("s/t", "late"), 3), (("s/t", "q-00"), 1)]
     assert len(by_query) == 10
-    assert not list(jobs.samples())
 
 
-def test_series_of_continuous_queries_are_those_of_the_table_and_bounded(monkeypatch) -> None:
+def test_series_of_continuous_queries_are_bounded(monkeypatch) -> None:
     monkeypatch.setattr("sarit.process.jobs.continuous.MAX_MEASURED_INDEXES", 2)
-    jobs = ContinuousJobs(SimpleNamespace(env=real_env(), client=None))
-    jobs._measured = {StreamName("s", f"t{number}"): ContinuousStatistics() for number in (2, 0, 1)}
-    for counters in jobs._measured.values():
+    running = {StreamName("s", f"t{number}"): ContinuousStatistics() for number in (2, 0, 1)}
+    for counters in running.values():
         counters.count([("late", b"")])
-    found = list(jobs.samples())
+    found = list(continuous.samples(running, 0))
     declared = {metric.name: metric.labels for metric in METRICS if metric.name.startswith("sarit_continuous_")}
     assert {name for name, _, _ in found} == declared.keys()
     assert all(len(labels) == len(declared[name]) for name, labels, _ in found)

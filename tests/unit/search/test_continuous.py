@@ -252,9 +252,15 @@ def test_a_repeated_batch_is_read_to_its_end_beside_a_segment_that_a_scale_left_
 def test_how_far_queries_are_behind_is_measured_now_and_then() -> None:
     world = World(script())
     process = world.process()
-    process.statistics.lag_bytes = 1 << 60
+    counters = process.statistics
+    counters.lag_bytes, counters.behind_since_ms, counters.problem = 1 << 60, 5, "of the run before"
     asyncio.run(run_to_the_end(process))
-    assert process.statistics.lag_bytes < 1 << 20
+    assert (counters.lag_bytes, counters.behind_since_ms, counters.problem) == (0, None, "")
+    process._source.bytes_behind = lambda _: asyncio.sleep(0, 70)
+    process._measured_at = None
+    asyncio.run(process._note_lag())
+    assert counters.lag_bytes == 70
+    assert counters.behind_since_ms is not None
 
 
 def test_queries_events_and_matches_are_counted() -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from sarit.client.streams import properties
 from sarit.core import cuts
 from sarit.core.errors import Invalid
+from sarit.process.jobs.measured_jobs import MeasuredJobs, lag_seconds
 from sarit.process.limits import MAX_CONTINUOUS_POLL_SECONDS, MAX_MEASURED_CONTINUOUS, MAX_MEASURED_INDEXES
 from sarit.search.continuous import Continuous, ContinuousStatistics
 from sarit.search.continuous_plan import CONTINUOUS_JOB, ContinuousState
@@ -49,10 +50,27 @@ def describe(state: bytes) -> dict[str, str]:
 
 
 def runner(world: JobWorld) -> Runner:
-    """Return what runs the jobs of this kind."""
-    jobs = ContinuousJobs(world)
+    """Return what runs the jobs of this kind, and add their metrics to those of the process."""
+    asked = ContinuousJobs(world).ask
+    jobs = MeasuredJobs(world, asked, ContinuousStatistics, samples, ContinuousState.decode, lambda _: "tail")
     world.statistics.add(jobs.samples)
     return jobs.run
+
+
+def samples(running: Mapping[StreamName, ContinuousStatistics], now_ms: int) -> Iterator[Sample]:
+    """Yield the metrics of continuous queries by their streams: of the first MAX_MEASURED_INDEXES by name."""
+    for stream in sorted(running)[:MAX_MEASURED_INDEXES]:
+        found, label = running[stream], (str(stream),)
+        yield "sarit_continuous_queries", label, found.queries
+        yield "sarit_continuous_suspended", label, found.suspended
+        yield "sarit_continuous_lag_bytes", label, found.lag_bytes
+        yield "sarit_continuous_lag_seconds", label, lag_seconds(found, now_ms)
+        yield "sarit_continuous_stopped", label, int(bool(found.problem))
+        yield "sarit_continuous_events_total", label, found.events
+        yield "sarit_continuous_matches_total", label, found.matches
+        yield "sarit_continuous_repeated_total", label, found.repeated
+        for name, matches in found.by_query.most_common(MAX_MEASURED_CONTINUOUS):
+            yield "sarit_continuous_query_matches_total", (str(stream), name), matches
 
 
 class ContinuousJobs:
@@ -60,32 +78,16 @@ class ContinuousJobs:
 
     def __init__(self, world: JobWorld) -> None:
         self._world = world
-        self._measured: dict[StreamName, ContinuousStatistics] = {}
 
     def __repr__(self) -> str:
         return f"<ContinuousJobs of {self._world.client!r}>"
 
-    def samples(self) -> Iterator[Sample]:
-        """Yield the metrics of the streams whose queries run here: of the first MAX_MEASURED_INDEXES by name."""
-        for stream in sorted(self._measured)[:MAX_MEASURED_INDEXES]:
-            found, label = self._measured[stream], (str(stream),)
-            yield "sarit_continuous_queries", label, found.queries
-            yield "sarit_continuous_suspended", label, found.suspended
-            yield "sarit_continuous_lag_bytes", label, found.lag_bytes
-            yield "sarit_continuous_events_total", label, found.events
-            yield "sarit_continuous_matches_total", label, found.matches
-            yield "sarit_continuous_repeated_total", label, found.repeated
-            for name, matches in found.by_query.most_common(MAX_MEASURED_CONTINUOUS):
-                yield "sarit_continuous_query_matches_total", (str(stream), name), matches
-
-    async def run(self, job: Job, save: Save) -> None:
+    async def ask(self, job: Job, save: Save, statistics: ContinuousStatistics) -> None:
         """Ask about the events of a stream until it has ended.  Raises what `Continuous.run` raises."""
-        worker, stream = self._world.env.threads.worker("continuous"), job.key.stream
-        self._measured[stream] = ContinuousStatistics()
+        worker = self._world.env.threads.worker("continuous")
         try:
-            await self._ask(worker, job, save, self._measured[stream])
+            await self._ask(worker, job, save, statistics)
         finally:
-            self._measured.pop(stream, None)
             await worker.close()
 
     async def _ask(self, worker: Worker, job: Job, save: Save, statistics: ContinuousStatistics) -> None:

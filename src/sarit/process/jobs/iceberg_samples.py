@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from sarit.lake.problems import name_in
+from sarit.process.jobs.measured_jobs import lag_seconds
 from sarit.process.limits import MAX_MEASURED_TABLES
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def samples(running: Mapping[StreamName, LakeStatistics], now_ms: int) -> Iterat
     for stream in names[:MAX_MEASURED_TABLES]:
         found, label = running[stream], (str(stream),)
         yield "sarit_iceberg_lag_bytes", label, found.lag_bytes
-        yield "sarit_iceberg_lag_seconds", label, found.lag_seconds(now_ms)
+        yield "sarit_iceberg_lag_seconds", label, lag_seconds(found, now_ms)
         if found.committed_ms:
             yield "sarit_iceberg_last_commit_timestamp_seconds", label, found.committed_ms / _MS_PER_SECOND
         if found.problem:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from sarit.core.errors import Fenced, SaritError
 from sarit.core.texts import cut_text
@@ -48,15 +48,15 @@ class Progress(Protocol):
         """Return when progress was saved last, since 1970; 0: never."""
 
 
-class Settings(Protocol):
-    """The settings of a job, as its row has them."""
-
-    @property
-    def start(self) -> str:
-        """Return the edge of the stream at which the job begins: "head" or "tail"."""
-
+_MS_PER_SECOND: Final = 1000
 
 C = TypeVar("C", bound=Counters)
+
+
+def lag_seconds(counters: Counters, now_ms: int) -> float:
+    """Return how old the oldest of what a job has not done is."""
+    since = counters.behind_since_ms
+    return 0.0 if since is None else max(0, now_ms - since) / _MS_PER_SECOND
 
 
 @dataclass(slots=True)
@@ -73,17 +73,18 @@ class MeasuredJobs(Generic[C]):
     def __init__(
         self, world: JobWorld, work: Callable[[Job, Save, C], Awaitable[None]], counters: Callable[[], C],
         samples: Callable[[Mapping[StreamName, C], int], Iterable[Sample]],
-        state: Callable[[bytes], Progress], settings: Callable[[bytes], Settings],
+        state: Callable[[bytes], Progress], start: Callable[[bytes], str],
     ) -> None:  # fmt: skip
         """`work`: runs a job.  `counters`: makes those of one.  `samples`: makes metrics of them, at a time since 1970.
 
-        `state`, `settings`: decode the columns of a job's row; raise SaritError."""
+        `state`: decodes the state of a job's row.  `start`: returns the edge of the stream, "head" or "tail", at which
+        a job with such settings begins.  Both raise SaritError."""
         self._world = world
         self._work = work
         self._counters = counters
         self._samples = samples
         self._state = state
-        self._settings = settings
+        self._start = start
         self._measured: dict[StreamName, _Measured[C]] = {}
 
     def __repr__(self) -> str:
@@ -128,7 +129,7 @@ class MeasuredJobs(Generic[C]):
         with suppress(SaritError):
             state = self._state(job.state)
             source = StreamSource(self._world.client.session, job.key.stream, clock)
-            cut = state.cut or await source.edge(self._settings(job.settings).start)
+            cut = state.cut or await source.edge(self._start(job.settings))
             counters.lag_bytes = await source.bytes_behind(cut)
             if counters.lag_bytes and counters.behind_since_ms is None:
                 counters.behind_since_ms = state.committed_ms or clock.wall_ms()

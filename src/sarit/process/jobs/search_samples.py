@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from sarit.process.jobs.measured_jobs import lag_seconds
 from sarit.process.limits import MAX_MEASURED_INDEXES
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def samples(running: Mapping[StreamName, IndexStatistics], now_ms: int) -> Itera
     for stream in names[:MAX_MEASURED_INDEXES]:
         found, label = running[stream], (str(stream),)
         yield "sarit_search_lag_bytes", label, found.lag_bytes
-        yield "sarit_search_lag_seconds", label, found.lag_seconds(now_ms)
+        yield "sarit_search_lag_seconds", label, lag_seconds(found, now_ms)
         if found.committed_ms:
             yield "sarit_search_last_commit_timestamp_seconds", label, found.committed_ms / _MS_PER_SECOND
         yield "sarit_search_stopped", label, int(bool(found.problem))
