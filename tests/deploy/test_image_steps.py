@@ -58,7 +58,10 @@ def build(folder: Path) -> None:
     environ["PATH"] = f"{folder / 'bin'}:/usr/bin:/bin"
     for line in stage.splitlines():
         word, _, rest = line.partition(" ")
-        if word == "RUN":
+        if word == "ARG":
+            name, _, value = rest.partition("=")
+            environ[name] = value.strip('"')
+        elif word == "RUN":
             here = re.sub(r"(?<![\w.])/(tools|opt/sarit)\b", rf"{folder}/\1", rest)
             done = subprocess.run(here, shell=True, cwd=folder / "build", env=environ, capture_output=True, text=True)
             assert done.returncode == 0, f"{here}\n{done.stderr}"

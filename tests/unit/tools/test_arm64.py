@@ -10,7 +10,7 @@ import pytest
 
 from tests.test_tidy import ROOT
 
-EXTRAS = ("node", "mirror", "registry", "lake", "tls")
+EXTRAS = ("node", "mirror", "registry", "lake", "search", "tls")
 # None: each of them has one.  What is added here is named in docs/operations/edge.md, too.
 WITHOUT: frozenset[str] = frozenset()
 

@@ -209,7 +209,7 @@ labels:
 - name: config
   configMap: {name: {{ include "sarit.fullname" . }}}
 - name: tmp
-  emptyDir: {sizeLimit: 256Mi}
+  emptyDir: {sizeLimit: {{ .Values.temporary.sizeLimit }}}
 {{- with .Values.security.existingSecret }}
 - name: security
   secret: {secretName: {{ . }}, defaultMode: 0440}
