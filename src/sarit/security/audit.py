@@ -123,6 +123,7 @@ class AuditLog:
             # At most two jobs of the thread are left: the lines that are being written, and those that wait.
             await asyncio.wait_for(self._finish(), AUDIT_CLOSE_SECONDS)
         except TimeoutError:
+            self._worker.close().close()  # the thread ends with its write: nobody waits for that
             lines = len(self._waiting)
             _log.error("the audit log was not written to its end: its disk stands still, %d lines are lost", lines)
 

@@ -33,12 +33,14 @@ class File:
         self.data = b""
         self.fails = 0
         self.threads: set[int] = set()
+        self.begun = threading.Event()
         self.may_write = threading.Event()
         self.may_write.set()
         self.closed = False
 
     def append(self, lines: bytes) -> None:
         self.threads.add(threading.get_ident())
+        self.begun.set()
         self.may_write.wait(30)
         if self.fails:
             self.fails -= 1
@@ -193,9 +195,13 @@ def test_stop_writes_what_waits_and_does_not_wait_for_a_disk_that_stands_still(m
         file.may_write.clear()
         _note(log, who="alice", allowed=True)
         _note(log, who="alice", allowed=True)
+        assert await asyncio.to_thread(file.begun.wait, 20)
+        (thread,) = (each for each in threading.enumerate() if each.ident in file.threads)
         await log.close()
         _note(log, who="alice", allowed=True)
         file.may_write.set()
+        await asyncio.to_thread(thread.join, 20)
+        assert not thread.is_alive(), "the thread ends with its write"
 
     _run(main, file)
     assert ["stands still" in record.getMessage() for record in caplog.records] == [True]
