@@ -277,12 +277,7 @@ class ContinuousUsers:
             return
         self._quiet = True
         client = await self.stream.client()
-        await retry_forever(lambda: client.seal_stream(STREAM))
-
-        async def reached() -> bool:
-            return all(job.done for job in await retry_forever(client.stream(STREAM).jobs))
-
-        await self.stream.wait(client, reached, "the job of queries is not done")
+        await self.stream.end(client, "the job of queries is not done")
         await self._read(client)
         await client.close()
 

@@ -101,6 +101,15 @@ class JobStream:
         jobs = await retry_forever(client.stream(self._stream).jobs)
         self._cluster.failures.append(f"liveness: {what}: {jobs}")
 
+    async def end(self, client: Client, what: str) -> None:
+        """Seal the stream, and wait until its jobs are done; `what`: as of `wait`."""
+        await retry_forever(lambda: client.seal_stream(self._stream))
+
+        async def done() -> bool:
+            return all(job.done for job in await retry_forever(client.stream(self._stream).jobs))
+
+        await self.wait(client, done, what)
+
     async def events(self, client: Client) -> dict[tuple[int, int], bytes]:
         """Read all events, by their packed segment and offset."""
         batch = await client.stream(self._stream).batch("head", "tail")

@@ -23,7 +23,7 @@ from sarit.lake.settings import IcebergSettings, decode_settings
 from sarit.process.jobs.stream_source import StreamSource
 from sarit.schemas.payloads import Rows
 from sarit.serializers.payload_columns import binary_columns
-from simulation.actors.clients import SCOPE, packed, retry_forever
+from simulation.actors.clients import SCOPE, packed
 from simulation.actors.job_streams import JobStream
 from simulation.lake_tables import Catalog, MemoryTables
 
@@ -166,12 +166,7 @@ class TableJobs:
             return
         self._quiet = True
         client = await self.stream.client()
-        await retry_forever(lambda: client.seal_stream(STREAM))
-
-        async def done() -> bool:
-            return all(job.done for job in await retry_forever(client.stream(STREAM).jobs))
-
-        await self.stream.wait(client, done, "the table job is not done")
+        await self.stream.end(client, "the table job is not done")
         await self._read(client)
         await client.close()
 
