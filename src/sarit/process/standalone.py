@@ -250,9 +250,10 @@ def run(config: NodeConfig, reload: Reload | None = None) -> None:
     address = bound_address(config.host)
     ports = (config.controller_port,) if config.one_port else (config.controller_port, config.store_port)
     check_passed_sockets([(address, port) for port in ports])
+    config = config.validated()
     require_free_ports(config, node_ports(config))
     allowed = raise_descriptor_limit()
-    wanted, config = config, config.validated().on_machine(machine_memory()).within(allowed)
+    wanted, config = config, config.on_machine(machine_memory()).within(allowed)
     if config.max_connections < wanted.max_connections:
         _log.warning(
             "only %d files may be open: %d connections to the store and %d to the controller at most (see ulimit -n)",

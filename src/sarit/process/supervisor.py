@@ -519,7 +519,8 @@ def run(config: NodeConfig, reload: Reload | None = None) -> None:
     warn_of_addresses(config)
     warn_of_readers(config.data_dir)
     check_passed_sockets(())
+    config = config.validated()
     require_free_ports(config, node_ports(config))
-    make = partial(SupervisorProcess, config.validated(), machine_memory(), raise_descriptor_limit())
+    make = partial(SupervisorProcess, config, machine_memory(), raise_descriptor_limit())
     # The children have its HTTP port, and inherit the limit of descriptors.
     run_process(make, config, "the node", "standalone", reload, http=False)
