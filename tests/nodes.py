@@ -7,18 +7,18 @@ import os
 import re
 import resource
 import signal
-import socket
 import subprocess
 import sys
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchmarks.peers.ports import free_ports
 from tests import fork_server, secured
 from tests.fork_server import SARIT
 from tests.limits import HANG_SECONDS
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Sequence
     from types import TracebackType
 
@@ -45,20 +45,6 @@ def hears_signals() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT, signal.SIGTERM])
 
 
-def consecutive_ports(count: int) -> list[int]:
-    """Free ports that follow each other, below those that the system gives to connections."""
-    # Far from those of another process that runs tests: its id is likely one more.
-    for first in range(20_000 + os.getpid() * 101 % 8000, 30_000):
-        with ExitStack() as stack:
-            try:
-                for port in range(first, first + count):
-                    stack.enter_context(socket.create_server(("127.0.0.1", port)))
-            except OSError:
-                continue
-            return list(range(first, first + count))
-    raise AssertionError("no free ports")
-
-
 def passed_descriptors(sockets: Sequence[socket.socket]) -> list[int]:
     """Descriptors of them for `pass_fds`, for as long as this process runs."""
     return [fcntl.fcntl(each, fcntl.F_DUPFD_CLOEXEC, FIRST_PASSED) for each in sockets]
@@ -69,12 +55,19 @@ def passing(descriptors: Sequence[int]) -> list[str]:
     return [sys.executable, "-c", PASS_SOCKETS, str(len(descriptors)), *map(str, descriptors)] if descriptors else []
 
 
-# How often a node is started on ports that somebody has: an attempt takes half a second.
-PORT_TRIES = 20
+def free_listeners(command: Sequence[str]) -> list[str]:
+    """Options of `sarit standalone` for ports of its own: it needs one for each store process, from the first on."""
+    stores = int(command[command.index("--processes") + 1]) if "--processes" in command else 1
+    controller, *store = free_ports(1 + stores)
+    return [
+        "--controller-port",
+        str(controller),
+        *(("--store-port", str(store[0])) if "--one-port" not in command else ()),
+    ]
 
 
 class RunningNode:
-    """`sarit standalone` on free ports; `controller` and `store` are its addresses.
+    """`sarit standalone`, on the same ports in all of its lives; `controller` and `store` are its addresses.
 
     `http`, `registry`: with `--http-port 0` and `--registry on` among `options`.  `passed`: sockets that it gets as
     from systemd."""
@@ -90,6 +83,8 @@ class RunningNode:
         if self._by_name:
             self._command += secured.options()
             secured.set_environment()
+        if "--controller-port" not in options:
+            self._command += free_listeners(self._command)
         self._passed = passed_descriptors(passed)
         self._log = directory.with_name(directory.name + ".log")
         self._env = {"SARIT_HTTP_PORT": "off", **(os.environ if env is None else env)}
@@ -97,22 +92,9 @@ class RunningNode:
         self.controller = self.store = self.http = self.registry = ""
 
     def start(self) -> RunningNode:
-        """Start it and wait until it is ready.  Raises AssertionError with its last words.
-
-        A connection of another test may have the port of a node that was killed: it is tried again until that ends."""
-        for _ in range(PORT_TRIES):
-            before = len(self.log())
-            if self._serves():
-                return self
-            if " is taken (" not in self.log()[before:]:
-                break
-        raise AssertionError(f"the node did not start:\n{self.log()[-4000:]}")
-
-    def _serves(self) -> bool:
-        """Start it, and return whether it is ready; else it has ended."""
-        ports = [] if "--controller-port" in self._command else ["--controller-port", "0", "--store-port", "0"]
+        """Start it and wait until it is ready.  Raises AssertionError with its last words."""
         with self._log.open("a") as log:
-            command = [*passing(self._passed), *self._command, *ports]
+            command = [*passing(self._passed), *self._command]
             if command[0] == SARIT:
                 self._process = fork_server.start(command, stdout=subprocess.PIPE, stderr=log, text=True, env=self._env)
             else:
@@ -127,9 +109,9 @@ class RunningNode:
                 if self._by_name:
                     # Certificates are for names: official clients take no others.
                     self.controller = self.controller.replace("127.0.0.1", "localhost")
-                return True
+                return self
         self._process.wait()
-        return False
+        raise AssertionError(f"the node did not start:\n{self.log()[-4000:]}")
 
     @property
     def pid(self) -> int:

@@ -17,12 +17,13 @@ from pathlib import Path
 import pytest
 
 import sarit
+from benchmarks.peers.ports import free_ports
 from tests import fork_server
 from tests.backups import SEGMENTS, contents_of, interrupt, kept_chunk_bytes, objects_of, same_chunks, write_orders
 from tests.contract.s3 import s3_server
 from tests.guides.pages import blocks, run_shell
 from tests.limits import HANG_SECONDS
-from tests.nodes import SARIT, RunningNode, consecutive_ports
+from tests.nodes import SARIT, RunningNode
 from tests.test_processes import children
 
 KEYS = 8
@@ -379,7 +380,7 @@ def test_storage_and_backups_on_s3(tmp_path, monkeypatch):
 def test_page_runs_as_it_is_pasted(tmp_path):
     page = (Path(__file__).parents[1] / "docs/operations/backup.md").read_text()
     (block,) = [block for block in blocks(page) if block.kind == "sh"]
-    controller, store = consecutive_ports(2)
+    controller, store = free_ports(2)
     text = "trap 'kill $(jobs -p) || true' EXIT\n" + block.text.replace("19090", str(controller)).replace(
         "19345", str(store)
     )

@@ -9,6 +9,7 @@ import subprocess
 
 import pytest
 
+from benchmarks.peers.ports import free_ports
 from sarit.ops.doctor import check_log_ins
 from sarit.process.security import SecurityConfig
 from sarit.process.settings import NodeConfig
@@ -16,7 +17,7 @@ from tests import fork_server
 from tests.contract.s3 import s3_server
 from tests.faults.test_full_disk import small_disk  # noqa: F401 - a fixture
 from tests.limits import HANG_SECONDS
-from tests.nodes import SARIT, RunningNode, consecutive_ports
+from tests.nodes import SARIT, RunningNode
 
 
 def doctor(*options, env=None, limit=None):
@@ -34,7 +35,7 @@ def doctor(*options, env=None, limit=None):
 
 
 def test_ports_are_free_or_answered_by_sarit_or_taken_by_something_else(tmp_path):
-    first, second, http, other = consecutive_ports(4)
+    first, second, http, other = free_ports(4)
     ports = ("--controller-port", first, "--store-port", second, "--http-port", http)
     found, code = doctor("--data-dir", tmp_path / "data", *ports)
     assert code == 0
@@ -137,7 +138,7 @@ def test_options_of_a_node_examine_a_node_also_with_a_cluster_in_the_environment
 
 
 def test_cluster_without_zookeeper_fails_with_advice():
-    (port,) = consecutive_ports(1)
+    (port,) = free_ports(1)
     found, code = doctor("--for", "store", "--cluster", f"zookeeper://127.0.0.1:{port}/test", "--port", 0)
     assert code == 1
     assert "start ZooKeeper" in found["cluster"]["advice"]

@@ -15,12 +15,13 @@ from contextlib import ExitStack, suppress
 import pytest
 
 import sarit
+from benchmarks.peers.ports import free_ports
 from tests import fork_server
 from tests.faults.damaged_chunks import DAMAGED, damage, write_both
 from tests.faults.test_failed_container import holds_tables
 from tests.faults.test_full_disk import small_disk  # noqa: F401 - a fixture
 from tests.limits import HANG_SECONDS
-from tests.nodes import SARIT, RunningNode, consecutive_ports
+from tests.nodes import SARIT, RunningNode
 from tests.test_processes import children
 
 
@@ -126,7 +127,7 @@ PROCESSES = pytest.mark.parametrize("processes", [(), pytest.param(("--processes
 
 
 def test_port_of_several_processes_answers_from_the_start_and_names_a_store_that_is_away(tmp_path):
-    (port,) = consecutive_ports(1)
+    port, *_ = free_ports(3)  # each store has one behind that of the controller
     node = RunningNode(tmp_path / "data", "--http-port", str(port), "--processes", "2", "--containers", "2")
     probe = Probe(f"127.0.0.1:{port}")
     parts = {"store-0", "store-1", "controller"}
@@ -161,7 +162,7 @@ def test_store_that_stands_still_takes_its_node_out_of_service(tmp_path):
 
 @PROCESSES
 def test_node_that_starts_says_what_it_does_and_what_it_recovers(tmp_path, processes):
-    (port,) = consecutive_ports(1)
+    port, *_ = free_ports(3)  # each store has one behind that of the controller
     node = RunningNode(tmp_path / "data", "--http-port", str(port), "--containers", "16", *processes)
     with node, sarit.connect(node.controller) as client:
         client.create_scope("s")
@@ -265,9 +266,8 @@ def test_damaged_chunk_is_reported_and_the_node_stays_in_service(tmp_path):
 @pytest.mark.long
 @pytest.mark.parametrize("processes", [(), ("--processes", "2")])
 def test_restarts_by_probes_alone_lose_no_request(tmp_path, processes):
-    ports = consecutive_ports(8)
-    fixed = ("--controller-port", str(ports[0]), "--store-port", str(ports[1]), "--http-port", str(ports[4]))
-    node = RunningNode(tmp_path / "data", *fixed, *processes)
+    port, *_ = free_ports(3)
+    node = RunningNode(tmp_path / "data", "--http-port", str(port), *processes)
     errors: list[Exception] = []
     written = calls = 0
     ended = threading.Event()

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import sarit
+from benchmarks.peers.ports import free_ports
 from tests import secured
 from tests.chaos.proxy import Proxy
-from tests.nodes import RunningNode, consecutive_ports
+from tests.nodes import RunningNode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -48,7 +49,7 @@ def mapped(ports: Mapping[int, int]) -> Iterator[list[Proxy]]:
 @pytest.mark.parametrize("options", [(), ("--processes", "2", "--containers", "4"), ("--one-port",)])
 def test_clients_arrive_by_mapped_ports(options, tmp_path):
     stores = 0 if "--one-port" in options else 2 if options else 1
-    ports = consecutive_ports(2 * (1 + stores))
+    ports = free_ports(2 * (1 + stores))
     own, edge = ports[: 1 + stores], ports[1 + stores :]
     advertised = ":".join([EDGE_HOST, *map(str, edge[: 1 + bool(stores)])])
     listening = ["--host", NODE_HOST, "--controller-port", str(own[0])]

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.peers.ports import free_ports
 from sarit.core.limits import MIB
 from tests import fork_server
 from tests.limits import HANG_SECONDS
-from tests.nodes import SARIT, RunningNode, consecutive_ports
+from tests.nodes import SARIT, RunningNode
 
 CLOSED = {0: "<&-", 1: ">&-", 2: "2>&-"}
 EVERY = [part for count in (1, 2, 3) for part in combinations(CLOSED, count)]
@@ -48,7 +49,7 @@ def test_closed_standard_files_are_the_null_device(numbers, tmp_path) -> None:
 @pytest.mark.parametrize("processes", ["1", "2"])
 def test_a_node_keeps_closed_standard_files_and_ends_well(processes, tmp_path) -> None:
     """Its directory stays small, too: one without an event took 513 MB."""
-    first, second, _ = consecutive_ports(3)
+    first, second, _ = free_ports(3)
     words = [
         "standalone", "--data-dir", tmp_path / "data", "--controller-port", first, "--store-port", second,
         "--processes", processes,

@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from benchmarks.peers.maven import class_path
-from benchmarks.peers.process import JAVA_OPTIONS, Process, accepts, free_ports
+from benchmarks.peers.ports import free_ports
+from benchmarks.peers.process import JAVA_OPTIONS, Process, accepts
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
 import re
 import signal
 import socket
 import subprocess
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from benchmarks.peers.maven import PeerMissing
 
@@ -27,25 +26,6 @@ JAVA_OPTIONS = (
     "--add-opens=java.base/jdk.internal.misc=ALL-UNNAMED",
     "-Dio.netty.tryReflectionSetAccessible=true",
 )
-# Below those that systems give to outgoing connections (32768 and up on Linux).
-SERVER_PORTS: Final = range(20_000, 32_000)
-
-
-def free_ports(count: int) -> list[int]:
-    """Free ports of the loopback interface, for servers that bind them later.
-
-    Not those that the system chooses: it gives them to outgoing connections, too, and a server that comes a second
-    later finds its port taken.  Raises RuntimeError when fewer are free."""
-    found: list[int] = []
-    for port in random.sample(SERVER_PORTS, len(SERVER_PORTS)):
-        if len(found) == count:
-            break
-        with contextlib.suppress(OSError), socket.socket() as probe:
-            probe.bind(("127.0.0.1", port))
-            found.append(port)
-    if len(found) < count:
-        raise RuntimeError(f"{count} ports are needed, {len(found)} are free of {SERVER_PORTS}: end other servers")
-    return found
 
 
 def accepts(port: int) -> bool:

@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from benchmarks.peers.process import free_ports
+from benchmarks.peers.ports import free_ports
 from tests.chaos.proxy import Proxy
 from tests.nodes import SARIT, RunningNode
 

@@ -12,12 +12,13 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from benchmarks.peers.ports import free_ports
 from sarit.cli.cluster import NOT_SERVED
 from tests import secured
 from tests.components.bookkeeper import BookKeeperCluster
 from tests.components.zookeeper import ZooKeeperServer
 from tests.limits import HANG_SECONDS
-from tests.nodes import SARIT, consecutive_ports, passed_descriptors, passing
+from tests.nodes import SARIT, passed_descriptors, passing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -161,7 +162,7 @@ class RunningCluster:
         self.zookeeper = ZooKeeperServer(directory / "zookeeper")
         self.url = f"zookeeper://{self.zookeeper.hosts}/test"
         self._http, self._sockets = http, sockets
-        self._ports = consecutive_ports(2 * (stores + controllers) + 6)
+        self._ports = free_ports(2 * (stores + controllers) + 6)
         self._containers = containers
         self._count = stores
         self.bookkeeper = BookKeeperCluster(directory, self.zookeeper, bookies) if bookies else None

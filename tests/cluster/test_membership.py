@@ -5,11 +5,12 @@ import time
 
 import pytest
 
+from benchmarks.peers.ports import free_ports
 from tests.cluster.failover import drill
 from tests.cluster.load import Load
 from tests.cluster.processes import LEASE_SECONDS, ClusterProcess, RunningCluster
 from tests.limits import HANG_SECONDS
-from tests.nodes import SARIT, consecutive_ports
+from tests.nodes import SARIT
 
 pytestmark = pytest.mark.long
 
@@ -39,7 +40,7 @@ def test_store_whose_place_was_taken_gives_up_its_containers_and_ends_with_an_er
         first.signal(signal.SIGSTOP)
         try:
             cluster.until(lambda status: [store["store"] for store in status["stores"]] == ["s2"])
-            port = str(consecutive_ports(1)[0])
+            port = str(free_ports(1)[0])
             command = [SARIT, "store", "--cluster", cluster.url, "--id", "s1", "--port", port, "--memory", "1G"]
             second = ClusterProcess("second-s1", cluster.directory, command, cluster.environ).begin().wait()
         finally:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks.peers.ports import free_ports
 from tests.cluster.processes import RunningCluster
 from tests.cluster.restored import RestoredCluster
-from tests.nodes import consecutive_ports
 from tests.test_backup import run
 from tests.test_registry_restore import STEP, call, register
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.long
 
 
 def test_restored_registry_gives_no_number_again(tmp_path):
-    place, (port,) = tmp_path / "backups", consecutive_ports(1)
+    place, (port,) = tmp_path / "backups", free_ports(1)
     registry, environ = f"127.0.0.1:{port}", {"SARIT_REGISTRY": "on", "SARIT_REGISTRY_PORT": str(port)}
     with RunningCluster(tmp_path / "old", stores=2, controllers=1, containers=4, environ=environ) as cluster:
         assert register(registry, "orders", "a") == (1, 1)

@@ -18,7 +18,8 @@ import pytest
 from kazoo.client import KazooClient
 
 from benchmarks.peers.maven import PeerMissing, class_path
-from benchmarks.peers.process import Process, free_ports
+from benchmarks.peers.ports import free_ports
+from benchmarks.peers.process import Process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from benchmarks.peers.process import free_ports
+from benchmarks.peers.ports import free_ports
 from tests.components.bookkeeper import BookieServer, set_up
 from tests.components.zookeeper import ZooKeeperServer
 from tests.limits import HANG_SECONDS

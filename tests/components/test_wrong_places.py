@@ -7,12 +7,13 @@ import subprocess
 import pytest
 from kazoo.client import KazooClient
 
+from benchmarks.peers.ports import free_ports
 from tests.cluster.load import Load
 from tests.cluster.processes import RunningCluster
 from tests.components.bookkeeper import set_up
 from tests.components.zookeeper import ZooKeeperServer
 from tests.limits import HANG_SECONDS
-from tests.nodes import SARIT, consecutive_ports
+from tests.nodes import SARIT
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(4 * HANG_SECONDS)]
 
@@ -46,7 +47,7 @@ def everything(hosts: str) -> dict[str, bytes]:
 
 def test_processes_beside_the_wrong_servers_end_with_one_error_and_write_nothing(tmp_path):
     other = ZooKeeperServer(tmp_path / "other").start()
-    port = str(consecutive_ports(1)[0])
+    port = str(free_ports(1)[0])
     with RunningCluster(tmp_path / "cluster", stores=1, controllers=1, containers=2) as cluster:
         try:
             load = Load(cluster.controller, segments=2).start()

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from benchmarks.peers.maven import class_path
-from benchmarks.peers.process import Process, free_ports
+from benchmarks.peers.ports import free_ports
+from benchmarks.peers.process import Process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.peers.process import free_ports
+from benchmarks.peers.ports import free_ports
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 BUCKET = "sarit-test"

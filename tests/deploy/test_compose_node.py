@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.peers.ports import free_ports
 from tests.deploy.commands import expand
 from tests.deploy.test_compose import FOLDER, ours
 from tests.limits import HANG_SECONDS
-from tests.nodes import SARIT, consecutive_ports
+from tests.nodes import SARIT
 
 pytestmark = pytest.mark.long
 
@@ -44,7 +45,7 @@ def test_node_of_the_file_serves_by_its_own_command(name, tmp_path):
     if secured:
         make_secrets(secrets)
     service = ours(FOLDER / name)["node"]
-    controller, store, http = consecutive_ports(3)
+    controller, store, http = free_ports(3)
     here = {"/var/lib/sarit": str(tmp_path / "data"), "/run/sarit": str(secrets), "--host=0.0.0.0": "--host=127.0.0.1"}
     command = [expand(word, {}) for word in service["command"]]
     for word, replacement in here.items():

@@ -14,12 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.peers.ports import free_ports
 from tests.components.bookkeeper import BookKeeperCluster
 from tests.components.zookeeper import ZooKeeperServer
 from tests.contract.s3 import s3_server
 from tests.deploy.test_compose import FOLDER, ours
 from tests.limits import HANG_SECONDS
-from tests.nodes import SARIT, consecutive_ports
+from tests.nodes import SARIT
 
 pytestmark = pytest.mark.long
 
@@ -35,7 +36,7 @@ class Place:
     def __init__(self, directory: Path, zookeeper: str, s3) -> None:
         self.directory = directory
         names = [*STORES, *CONTROLLERS]
-        ports = consecutive_ports(2 * len(names))
+        ports = free_ports(2 * len(names))
         self.ports = dict(zip(names, ports, strict=False))
         self.http = dict(zip(names, ports[len(names) :], strict=True))
         self.renamed = {

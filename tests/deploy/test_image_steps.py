@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.peers.ports import free_ports
 from tests.deploy.test_image import DOCKERFILE, ROOT, instruction
 from tests.limits import HANG_SECONDS
-from tests.nodes import consecutive_ports
 
 PYTHON = "/usr/bin/python3"
 pytestmark = [
@@ -97,7 +97,7 @@ def test_process_of_the_image_serves_with_nothing_but_its_volume(image):
     volume = image / "var-lib-sarit"
     volume.mkdir(mode=0o750)
     os.chown(volume, 10001, 10001)
-    controller, store, http = consecutive_ports(3)
+    controller, store, http = free_ports(3)
     (words,) = instruction("CMD")
     command = [
         word.replace("/var/lib/sarit", str(volume)).replace("0.0.0.0", "127.0.0.1") for word in json.loads(words)

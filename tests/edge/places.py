@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from tests.mirror.nodes import Installation, LinkProxy
-from tests.nodes import RunningNode, consecutive_ports
+from tests.nodes import RunningNode
 
 if TYPE_CHECKING:
     from contextlib import AsyncExitStack
@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
 async def node(stack: AsyncExitStack, path: Path, *options: str) -> Installation:
     """Start a node at addresses of its own, and end it with the test."""
-    ports = consecutive_ports(2)
-    started = RunningNode(path, "--controller-port", str(ports[0]), "--store-port", str(ports[1]), *options)
+    started = RunningNode(path, *options)
     await asyncio.to_thread(started.start)
     stack.push_async_callback(asyncio.to_thread, started.kill)
     made = Installation(started)

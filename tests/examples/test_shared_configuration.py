@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import sarit
-from benchmarks.peers.process import free_ports
 from tests.nodes import RunningNode
 
 PROGRAM = Path(__file__).parents[2] / "examples" / "shared_configuration" / "service.py"
@@ -40,11 +39,10 @@ def test_all_processes_follow_the_settings(tmp_path) -> None:
 
 def test_program_started_before_its_node_waits_for_it(tmp_path) -> None:
     """All examples ended at once when the node was still starting."""
-    port, store = free_ports(2)
-    node = RunningNode(tmp_path / "node", "--controller-port", str(port), "--store-port", str(store))
+    node = RunningNode(tmp_path / "node")
     with node, sarit.connect(node.controller) as client:
         client.create_scope("app")
-    with socket.create_server(("127.0.0.1", port)) as early:
+    with socket.create_server(("127.0.0.1", int(node.controller.rpartition(":")[2]))) as early:
         command = [sys.executable, str(PROGRAM), "--controller", node.controller]
         setting = subprocess.Popen([*command, "set", "app/settings", "limit", "1"])
         early.accept()[0].close()  # it has tried, and there was no node

@@ -7,21 +7,12 @@ import random
 
 import pytest
 
-from benchmarks.peers.process import free_ports
 from sarit.client.aio import connect
 from tests.limits import HANG_SECONDS
 from tests.nodes import RunningNode
 
 STREAM = "faults/numbers"
 KEYS = 8
-
-
-class Fixed(RunningNode):
-    """A node that comes back on the same ports."""
-
-    def __init__(self, directory):
-        controller, store = map(str, free_ports(2))
-        super().__init__(directory, "--controller-port", controller, "--store-port", store)
 
 
 async def write(address, acknowledged, stop):
@@ -47,7 +38,7 @@ async def read(address):
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_acknowledged_events_survive_kills(tmp_path, seed):
-    node = Fixed(tmp_path / "data").start()
+    node = RunningNode(tmp_path / "data").start()
     rnd = random.Random(seed)
 
     async def main():

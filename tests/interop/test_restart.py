@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.interop.running import Batch, finish, start
-from tests.nodes import RunningNode, consecutive_ports
+from tests.nodes import RunningNode
 
 SCOPE = "restarted"
 THEMES = ["events", "names", "group", "bytes", "large"]
@@ -37,10 +37,8 @@ def test_acknowledged_data_survives_kill(after, theme):
 def test_writer_and_reader_continue_after_kill(request, tmp_path):
     if request.config.getoption("--interop-endpoint", default=None):
         pytest.skip("the node of --interop-endpoint is not ours to kill")
-    controller, store, *_ = consecutive_ports(4)  # stores of several processes have the ports after the first
-    ports = ("--controller-port", str(controller), "--store-port", str(store))
     name = "restart.through_the_kill"
-    with RunningNode(tmp_path / "data", *ports) as node:
+    with RunningNode(tmp_path / "data") as node:
         process = start(name, node.controller, SCOPE, tmp_path)
         assert process.stdout is not None
         assert process.stdin is not None

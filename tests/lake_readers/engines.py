@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from benchmarks.peers.maven import CACHE, PeerMissing, class_path
-from benchmarks.peers.process import Process, free_ports
+from benchmarks.peers.ports import free_ports
+from benchmarks.peers.process import Process
 from tests.spark import matrix
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from benchmarks.peers.ports import free_ports
 from sarit.client import aio
 from sarit.client.core.login import Tls, UserPassword
 from sarit.core.errors import SaritError
@@ -47,7 +48,7 @@ class LinkProxy:
 
     def __init__(self, target: str) -> None:
         self.target = target
-        self.port = 0
+        (self.port,) = free_ports(1)
         self.delay_seconds = 0.0
         self.bytes_per_second = 0
         self.is_down = False
@@ -65,7 +66,6 @@ class LinkProxy:
     async def start(self) -> None:
         """Listen."""
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
-        self.port = self._server.sockets[0].getsockname()[1]
 
     async def close(self) -> None:
         """End everything."""
@@ -300,7 +300,7 @@ async def two_nodes(
     path: Path, *, core_options: Sequence[str] = (), core_login: Login | None = None
 ) -> AsyncIterator[tuple[Installation, Installation, LinkProxy]]:
     """Return an edge, a core, and the proxy before the core (set `target` to be before the edge)."""
-    nodes = [_node(path / "edge"), _node(path / "core", *core_options)]
+    nodes = [RunningNode(path / "edge"), RunningNode(path / "core", *core_options)]
     made = [Installation(nodes[0]), Installation(nodes[1], core_login)]
     proxy = LinkProxy("")
     try:
@@ -317,12 +317,3 @@ async def two_nodes(
                 await one.close()
             with suppress(AssertionError):
                 await asyncio.to_thread(one.node.stop)
-
-
-def _node(path: Path, *options: str) -> RunningNode:
-    # Ports of its own, so that it comes back at the same addresses.
-    ports = []
-    for _ in range(2):
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            ports.append(str(listener.getsockname()[1]))
-    return RunningNode(path, "--controller-port", ports[0], "--store-port", ports[1], *options)

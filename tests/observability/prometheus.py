@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 import yaml
 
 import sarit
+from benchmarks.peers.ports import free_ports
 from tests.limits import HANG_SECONDS
-from tests.nodes import consecutive_ports
 from tools import grafana_dashboard
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Prometheus:
             "scrape_configs": [{"job_name": "sarit", "static_configs": [{"targets": self._targets}]}],
         }
         (self._directory / "prometheus.yml").write_text(yaml.safe_dump(config))
-        (port,) = consecutive_ports(1)
+        (port,) = free_ports(1)
         self.address = f"127.0.0.1:{port}"
         with (self._directory / "log").open("w") as log:
             self._process = subprocess.Popen(

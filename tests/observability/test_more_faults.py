@@ -11,10 +11,11 @@ from contextlib import suppress
 import pytest
 
 import sarit
+from benchmarks.peers.ports import free_ports
 from sarit.env.real import real_env
 from sarit.ops.backup.place import open_place
 from tests.faults.test_full_disk import small_disk  # noqa: F401 - a fixture
-from tests.nodes import RunningNode, consecutive_ports
+from tests.nodes import RunningNode
 from tests.observability.prometheus import MISSING, PROMETHEUS, Prometheus
 from tests.test_backup import run
 
@@ -22,7 +23,7 @@ pytestmark = [pytest.mark.long, pytest.mark.skipif(PROMETHEUS is None, reason=MI
 
 
 def test_alert_fires_when_a_node_restarts_again_and_again(tmp_path):
-    (port,) = consecutive_ports(1)
+    (port,) = free_ports(1)
     node = RunningNode(tmp_path / "data", "--http-port", str(port)).start()
     with Prometheus(tmp_path / "prometheus", [f"127.0.0.1:{port}"]) as prometheus:
         assert not prometheus.firing()

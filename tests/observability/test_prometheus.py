@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 import sarit
+from benchmarks.peers.ports import free_ports
 from tests.limits import HANG_SECONDS
-from tests.nodes import SARIT, RunningNode, consecutive_ports
+from tests.nodes import SARIT, RunningNode
 from tests.observability.prometheus import MISSING, PROMETHEUS, Load, Prometheus
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ RARE = {
 
 
 def test_dashboard_shows_data_of_a_node_with_processes(tmp_path):
-    ports = consecutive_ports(4)
+    ports = free_ports(4)
     options = ("--processes", "3", "--http-port", str(ports[0]))
     targets = [f"127.0.0.1:{port}" for port in ports]
     with (

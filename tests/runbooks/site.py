@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 import boto3
 
 from benchmarks.peers.maven import class_path
-from benchmarks.peers.process import free_ports
+from benchmarks.peers.ports import free_ports
 from tests.components.bookkeeper import OPTIONS, addresses, configuration
 from tests.components.zookeeper import ZooKeeperServer
 from tests.limits import HANG_SECONDS
-from tests.nodes import SARIT, consecutive_ports
+from tests.nodes import SARIT
 from tests.runbooks import systemctl
 
 if TYPE_CHECKING:
@@ -226,7 +226,7 @@ class Site:
         file = self.directory / "cluster.toml"
         file.write_text(f'cluster = "{self.url("first")}"\n')
         machine = self._machine("servers", SARIT_CONFIG=str(file))
-        ports = consecutive_ports(3)
+        ports = free_ports(3)
         environ = {**self._s3, "SARIT_CONFIG": str(file), "SARIT_HTTP_PORT": "off"}
         for number in (1, 2):
             words = f"--id s{number} --machine m{number} --port {ports[number]} --memory 1G"

@@ -26,7 +26,7 @@ from sarit.core.errors import SaritError
 from sarit.core.names import StreamName
 from sarit.search.mapping import Mapping
 from sarit.search.settings import SEARCH_JOB, SEARCH_KIND, SearchSettings
-from tests.nodes import RunningNode, consecutive_ports
+from tests.nodes import RunningNode
 from tests.search.scanned import answered, expected
 
 if TYPE_CHECKING:
@@ -154,9 +154,7 @@ async def run(options: argparse.Namespace, directory: Path) -> list[str]:
     """Write, kill, wait and compare; print what was done, and return what was wrong."""
     draw, began, result = random.Random(options.seed), time.monotonic(), Counter[str]()
     lines = list(corpus(options.lines))
-    controller, store = consecutive_ports(2)  # the same ones after each kill
-    ports = ("--controller-port", str(controller), "--store-port", str(store))
-    with RunningNode(directory / "node", "--log-level", "warning", *ports) as node:
+    with RunningNode(directory / "node", "--log-level", "warning") as node:
         async with await aio.connect(node.controller) as client:
             await client.create_scope(STREAM.scope)
             await client.create_stream(STREAM, segments=2)

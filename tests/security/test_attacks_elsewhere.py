@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from benchmarks.beside_attackers import KINDS, attacking
+from benchmarks.peers.ports import free_ports
 from sarit.cli.dev_ca import make_certificates
 from sarit.core.names import StreamName
 from tests.cluster.processes import RunningCluster
 from tests.limits import HANG_SECONDS
-from tests.nodes import RunningNode, consecutive_ports
+from tests.nodes import RunningNode
 from tests.secured import client_environment
 from tests.security.attackers import ATTACKS, FIRST, Target, make_things
 from tests.security.running import PASSWORD, USERS, write_files
@@ -43,7 +44,7 @@ PROBE_SECONDS = 5.0
 @contextmanager
 def _processes(directory: Path, options: dict[str, str]) -> Iterator[tuple[str, list[str]]]:
     flags = [text for name, value in options.items() for text in (f"--{name}", value)]
-    ports = consecutive_ports(3)
+    ports = free_ports(3)
     node = RunningNode(directory / "data", "--processes", "2", "--http-port", str(ports[0]), *flags).start()
     try:
         yield node.controller.replace("127.0.0.1", "localhost"), [f"127.0.0.1:{port}" for port in ports]

@@ -27,7 +27,6 @@ import json
 import os
 import random
 import signal
-import socket
 import sys
 import tempfile
 import time
@@ -142,9 +141,8 @@ class Matrix:
         self._say = say
         self._rng = random.Random(plan.seed)
         self._report = Report(plan.seed)
-        controller, store = free_ports(2)
         self._data = directory / "node"
-        self._node = RunningNode(self._data, "--controller-port", controller, "--store-port", store)
+        self._node = RunningNode(self._data)
         self._checkpoints = directory / "checkpoints"
         self._cluster: StandaloneCluster | None = None
         self._drivers: list[int] = []  # leaders of sessions
@@ -402,15 +400,6 @@ def open_transactions(data: Path) -> int:
         return thread.run(count())
     finally:
         thread.close()
-
-
-def free_ports(count: int) -> list[str]:
-    """Free ports."""
-    listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [str(listener.getsockname()[1]) for listener in listeners]
-    for listener in listeners:
-        listener.close()
-    return ports
 
 
 def main() -> int:

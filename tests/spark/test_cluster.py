@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 
 import pytest
 
 import sarit
+from benchmarks.peers.ports import free_ports
 from examples.pipelines.declarative import run
 from tests.nodes import RunningNode
 from tests.spark.cluster_child import EVENTS
@@ -33,8 +33,7 @@ def node(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def connect(node, tmp_path_factory):
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
+    (port,) = free_ports(1)
     # Sources run where the server runs, so it is the server that knows where the node is.
     with ConnectServer(tmp_path_factory.mktemp("connect"), port, SARIT_CONTROLLER=node.controller) as server:
         yield server

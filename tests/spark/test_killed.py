@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections import Counter
@@ -25,15 +24,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(900), SPARK_MAY_BE_SLOW]
 
 EVENTS = 6_000
 STREAM = "s/killed"
-
-
-def free_ports(count: int) -> list[str]:
-    """Free ports."""
-    with_ports = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [str(listener.getsockname()[1]) for listener in with_ports]
-    for listener in with_ports:
-        listener.close()
-    return ports
 
 
 def copied(directory: Path) -> Counter[str]:
@@ -58,8 +48,7 @@ def filled(controller: str, events: range) -> None:
 
 
 def test_query_survives_kill_of_node(spark: Any, tmp_path: Path) -> None:
-    controller, store = free_ports(2)
-    node = RunningNode(tmp_path / "data", "--controller-port", controller, "--store-port", store).start()
+    node = RunningNode(tmp_path / "data").start()
     try:
         filled(node.controller, range(EVENTS))
         query = files_query(spark, node.controller, STREAM, str(tmp_path))

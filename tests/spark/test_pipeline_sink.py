@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import sarit
+from benchmarks.peers.ports import free_ports
 from tests.nodes import RunningNode
 from tests.spark.servers import ConnectServer, environment
 from tests.spark.sink_files import numbers, record_states, registered
@@ -44,8 +44,7 @@ def node(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def connect(node, tmp_path_factory):
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
+    (port,) = free_ports(1)
     with ConnectServer(tmp_path_factory.mktemp("connect"), port, SARIT_CONTROLLER=node.controller) as server:
         yield server
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import shutil
 import socket
-from pathlib import Path
 
 import pytest
 
 from benchmarks import harness, measure
 from benchmarks.harness import FILLED_DISK_PART, Load, affordable_events
-from benchmarks.peers.process import free_ports
 from benchmarks.scale import Scale
 
 
@@ -34,10 +32,3 @@ def test_row_writes_no_more_than_a_part_of_the_free_disk(tmp_path, monkeypatch) 
     monkeypatch.setattr(harness.shutil, "disk_usage", lambda path: usage._replace(free=1_000_000))
     assert affordable_events(tmp_path / "new", 100) == int(1_000_000 * FILLED_DISK_PART / 100)
     assert affordable_events(tmp_path, 100, 1 / 2) == int(500_000 * FILLED_DISK_PART / 100)
-
-
-def test_ports_for_servers_are_not_those_of_outgoing_connections():
-    first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    ports = free_ports(5)
-    assert len(set(ports)) == 5
-    assert max(ports) < first

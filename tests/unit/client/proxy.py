@@ -8,6 +8,8 @@ import struct
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
+from benchmarks.peers.ports import free_ports
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
@@ -29,7 +31,7 @@ class Proxy:
 
     def __init__(self, target: tuple[str, int]) -> None:
         self.target = target
-        self.port = 0
+        (self.port,) = free_ports(1)
         self.break_after: tuple[bool, int] | None = None
         self.resets = True
         self.silent = False
@@ -45,7 +47,6 @@ class Proxy:
     async def start(self) -> Proxy:
         """Listen, on the same port as before."""
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
-        self.port = self._server.sockets[0].getsockname()[1]
         return self
 
     async def refuse(self) -> None:

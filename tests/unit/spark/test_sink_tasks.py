@@ -10,7 +10,6 @@ import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 import sarit
-from benchmarks.peers.process import free_ports
 from sarit.core.errors import Invalid
 from sarit.spark.client import connect
 from sarit.spark.formats.options import parse_formats
@@ -41,9 +40,7 @@ class Context:
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory):
-    controller, store = map(str, free_ports(2))  # a node that is started again keeps its addresses
-    ports = ("--controller-port", controller, "--store-port", store)
-    with RunningNode(tmp_path_factory.mktemp("node") / "data", *ports) as node:
+    with RunningNode(tmp_path_factory.mktemp("node") / "data") as node:
         yield node
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import struct
 
+from benchmarks.peers.ports import free_ports
+
 ADD, READ = 1, 2
 OK, NO_LEDGER, NO_ENTRY, UNAUTHORIZED, FENCED = 0, 1, 2, 102, 104
 
@@ -59,7 +61,7 @@ class FakeBookie:
         self.fenced: set[int] = set()
         self.seen: list[Seen] = []
         self.connections = 0
-        self.port = 0
+        (self.port,) = free_ports(1)
         self.reading = asyncio.Event()
         self.reading.set()
         self._writers: set[asyncio.StreamWriter] = set()
@@ -79,7 +81,6 @@ class FakeBookie:
 
     async def start(self) -> None:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
-        self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
         """As kill -9: connections are reset, and the port refuses."""
