@@ -14,12 +14,14 @@ import pytest
 from simulation.mutants import MUTANTS
 
 _OPTIONS: Final = ("-x", "-q", "-p", "no:cacheprovider")
+# Of a child, whose output nobody reads: to find the source lines of a traceback is most of what a short test costs.
+_SILENT: Final = ("--tb=no",)
 
 
-def main(name: str, test: str) -> int:
+def main(name: str, test: str, *options: str) -> int:
     """pytest's exit code: 1 when the test found the mutant."""
     with MUTANTS[name].apply():
-        return int(pytest.main([test, *_OPTIONS]))
+        return int(pytest.main([test, *_OPTIONS, *options]))
 
 
 def _load_plugins() -> None:
@@ -42,7 +44,7 @@ def in_children(pairs: list[tuple[str, str]]) -> None:
             silent = os.open(os.devnull, os.O_WRONLY)
             os.dup2(silent, 1)
             os.dup2(silent, 2)
-            os._exit(main(name, test))
+            os._exit(main(name, test, *_SILENT))
         _, status = os.waitpid(child, 0)
         print(name, os.waitstatus_to_exitcode(status), flush=True)
 
