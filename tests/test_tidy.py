@@ -148,22 +148,26 @@ def _no_search_for_garbage():
     """Millions of nodes stay until the last test, and have no cycles: to search them took most of the time."""
     gc.disable()
     yield
-    _tree.cache_clear()
+    _parsed.cache_clear()
     _nodes.cache_clear()
     _names_and_prose.cache_clear()
     gc.enable()
 
 
 @functools.cache
+def _parsed(source: str) -> ast.Module:
+    """Parsed once: most tests here look at all modules."""
+    return ast.parse(source)
+
+
 def _tree(path: Path) -> ast.Module:
-    """Parsed once: a few tests look at all modules."""
-    return ast.parse(path.read_text())
+    return _parsed(path.read_text())
 
 
 @functools.cache
 def _nodes(source: str) -> tuple[ast.AST, ...]:
-    """All nodes of a module, parsed and walked once: three tests search those of `src`."""
-    return tuple(ast.walk(ast.parse(source)))
+    """All nodes of a module, walked once: most tests here search those of `src`."""
+    return tuple(ast.walk(_parsed(source)))
 
 
 def _imported_names(nodes: Iterable[ast.AST]) -> dict[str, str]:
@@ -336,7 +340,7 @@ def test_functions_are_short() -> None:
 def test_classes_are_small() -> None:
     wrong = []
     for path in _modules("src", "simulation", "checkers"):
-        for node in ast.walk(_tree(path)):
+        for node in _nodes(path.read_text()):
             if isinstance(node, ast.ClassDef):
                 methods = sum(
                     isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef)
