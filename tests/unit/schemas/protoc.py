@@ -13,9 +13,14 @@ SITE = BUNDLED.parent.parent
 
 
 def compiled(text, references=None, folders=()):
-    """Return the FileDescriptorSet of a text and all that it imports, the text's own last; None if protoc refuses."""
+    """Return the FileDescriptorSet of a text and all that it imports, the text's own last; None if protoc refuses.
+
+    protoc reads references from `folders` that have them: they are files of these."""
+    elsewhere = {name for name in references or () if any((Path(root) / name).exists() for root in folders)}
     with tempfile.TemporaryDirectory() as folder:
         for name, one in {**(references or {}), "main.proto": text}.items():
+            if name in elsewhere:
+                continue
             path = Path(folder) / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(one.encode("utf-8", "surrogatepass"))
