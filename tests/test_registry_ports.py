@@ -89,7 +89,10 @@ def test_a_taken_port_is_named_with_its_option(tmp_path) -> None:
     with RunningNode(tmp_path / "one", "--registry", "on", "--registry-port", "0", "--containers", "1") as node:
         port = node.registry.rpartition(":")[2]
         done = subprocess.run(
-            [SARIT, "standalone", "--data-dir", str(tmp_path / "two"), "--registry", "on", "--registry-port", port],
+            [
+                SARIT, "standalone", "--data-dir", str(tmp_path / "two"), "--controller-port", "0", "--store-port", "0",
+                "--registry", "on", "--registry-port", port,
+            ],
             capture_output=True, text=True, timeout=HANG_SECONDS, check=False,
         )  # fmt: skip
     assert done.returncode != 0

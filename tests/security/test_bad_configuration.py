@@ -133,11 +133,15 @@ def test_passwords_in_clear_text_beyond_loopback_refuse_the_start(host, change, 
         refuse_plain_passwords(NodeConfig("/", host, security=config))
 
 
+# Another node may have the default ports.
+NOWHERE = {"data_dir": "/nowhere", "host": "0.0.0.0", "controller_port": 0, "store_port": 0}
+
+
 @pytest.mark.parametrize(
     "run",
     [
-        lambda security: standalone.run(NodeConfig("/nowhere", host="0.0.0.0", security=security)),
-        lambda security: processes.run(NodeConfig("/nowhere", host="0.0.0.0", processes=2, security=security)),
+        lambda security: standalone.run(NodeConfig(**NOWHERE, security=security)),
+        lambda security: processes.run(NodeConfig(**NOWHERE, processes=2, security=security)),
         lambda security: cluster_store.run_store(ProcessConfig(None, "machine", host="0.0.0.0", security=security)),
         lambda security: cluster_controller.run_controller(
             ProcessConfig(None, "machine", host="0.0.0.0", security=security)
