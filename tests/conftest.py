@@ -32,7 +32,8 @@ def _log_level_stays():
     root = logging.getLogger()
     level = root.level
     yield
-    root.setLevel(level)
+    if root.level != level:  # to set it empties what all loggers know, though it is the same
+        root.setLevel(level)
 
 
 ROOT = Path(__file__).resolve().parent.parent
