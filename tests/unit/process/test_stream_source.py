@@ -1,19 +1,24 @@
-"""How a committer's next cut is divided among segments, and how the time of a position is found."""
+"""How a committer's next cut is divided among segments, how cuts are compared, and how the time of one is found."""
 
 from __future__ import annotations
 
 import asyncio
 import random
 from dataclasses import dataclass
+from unittest.mock import Mock
 
 import pytest
 
-from sarit.client.core.values import SegmentInfo
+from sarit.client.core.values import SegmentInfo, SegmentRange
+from sarit.client.streams import history
+from sarit.client.streams.history import Epoch
 from sarit.client.streams.recorded_cuts import RecordedCut
 from sarit.core.cuts import StreamCut
+from sarit.core.errors import NotFound
 from sarit.core.names import SegmentId, StreamName
+from sarit.env.real import real_env
 from sarit.process.jobs.cut_times import CutTimes
-from sarit.process.jobs.stream_source import lost_between, quotas
+from sarit.process.jobs.stream_source import StreamSource, lost_between, quotas
 from tests.limits import examples
 
 STREAM = StreamName("shop", "orders")
@@ -107,3 +112,62 @@ def test_position_before_all_records_has_the_time_of_the_oldest() -> None:
 
 def test_position_in_a_stream_without_records_has_the_present_time() -> None:
     assert asyncio.run(Records([]).times().of(cut(50))) == NOW_MS
+
+
+class Epochs:
+    """The epochs of a stream that was scaled from one segment to two, and back: three, as its controller has them."""
+
+    SEGMENTS = (SegmentId(0, 0),), (SegmentId(1, 1), SegmentId(1, 2)), (SegmentId(2, 3),)
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+        self.truncated_before = 0
+
+    async def epoch(self, session: object, stream: StreamName, number: int) -> Epoch:
+        self.asked.append(number)
+        if number < self.truncated_before:
+            raise NotFound(f"epoch {number} of {stream}")
+        segments = self.SEGMENTS[number]
+        width = 1 / len(segments)
+        return Epoch(number, tuple(SegmentRange(s, i * width, (i + 1) * width) for i, s in enumerate(segments)))
+
+    def cut(self, number: int) -> StreamCut:
+        return StreamCut(STREAM, dict.fromkeys(self.SEGMENTS[number], 8))
+
+
+@pytest.fixture
+def epochs(monkeypatch: pytest.MonkeyPatch) -> Epochs:
+    found = Epochs()
+    monkeypatch.setattr(history, "epoch", found.epoch)
+    return found
+
+
+def test_each_epoch_is_asked_for_once_while_cuts_have_it(epochs: Epochs) -> None:
+    async def main() -> None:
+        source = StreamSource(Mock(), STREAM, real_env().clock)
+        old, middle, new = (epochs.cut(number) for number in range(3))
+        for _ in range(3):
+            assert await source.is_before(old, middle)
+            assert not await source.is_before(middle, old)
+        assert epochs.asked == [0, 1]
+        # A scale makes another epoch, and no other ranges of those that were there.
+        assert await source.is_before(middle, new)
+        assert await source.is_before(middle, new)
+        assert epochs.asked == [0, 1, 2]
+
+    asyncio.run(main())
+
+
+def test_truncated_epoch_is_known_as_long_as_cuts_have_it_and_then_not_before(epochs: Epochs) -> None:
+    async def main() -> None:
+        source = StreamSource(Mock(), STREAM, real_env().clock)
+        old, middle, new = (epochs.cut(number) for number in range(3))
+        assert await source.is_before(old, middle)
+        epochs.truncated_before = 1
+        assert await source.is_before(old, new)
+        assert await source.is_before(middle, new)
+        assert not await source.is_before(old, new)  # the controller knows nothing of it
+        assert await source.is_before(middle, new)
+        assert epochs.asked == [0, 1, 2, 1, 0]
+
+    asyncio.run(main())

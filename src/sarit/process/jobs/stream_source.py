@@ -47,6 +47,7 @@ class StreamSource:
         self._session = session
         self._clock = clock
         self._times = CutTimes(self._recorded, self.is_before, clock)
+        self._ranges = history.Ranges(session, stream)
         # The ends at which segments were seen, and whether they were sealed there, for those deleted meanwhile.
         self._seen: dict[SegmentId, tuple[int, bool]] = {}
 
@@ -143,14 +144,17 @@ class StreamSource:
 
     async def is_before(self, earlier: StreamCut, later: StreamCut) -> bool:
         """Return whether a cut is nowhere behind another one; False, too, if segments of them are not known any more:
-        then an older record is found, and reading goes on.  Raises Unavailable."""
+        then an older record is found, and reading goes on.  Raises Unavailable.
+
+        Epochs that the cuts before had, too, are not asked for: a segment's range never changes, and its id is never
+        used again, not even by a recreated stream."""
         early, late = earlier.positions, later.positions
         if any(early[segment] > late[segment] for segment in early.keys() & late.keys()):
             return False
         if early.keys() == late.keys():
             return True
         try:
-            ranges = await history.Ranges(self._session, self.stream).of({*early, *late})
+            ranges = await self._ranges.of({*early, *late})
         except (NotFound, Corrupt):
             return False
         known = {s.packed: SegmentRange(found.low, found.high, s.packed) for s, found in ranges.items()}
