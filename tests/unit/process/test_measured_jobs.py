@@ -39,11 +39,11 @@ def asked(monkeypatch):
     return cuts
 
 
-def jobs(work, cut=None, committed_ms=0):
-    """Return jobs whose row says `cut` and `committed_ms`, and which begin at the tail."""
+def jobs(work, cut=None, committed_ms=0, settings=None):
+    """Return jobs whose row says `cut` and `committed_ms`."""
     world = SimpleNamespace(env=real_env(), client=SimpleNamespace(session=None))
     state = SimpleNamespace(cut=cut, committed_ms=committed_ms)
-    return MeasuredJobs(world, work, IndexStatistics, shown, lambda _: state, lambda _: "tail")
+    return MeasuredJobs(world, work, IndexStatistics, shown, lambda _: state, settings)
 
 
 def shown(running, now_ms):
@@ -65,6 +65,13 @@ def test_job_that_fails_says_why_and_how_far_it_is_behind(asked, cut):
         asyncio.run(measured.run(JOB, saved))
     assert list(measured.samples()) == [("no place", 100, 7)]
     assert asked == [cut or "tail"]
+
+
+def test_job_that_has_not_begun_is_behind_where_its_settings_begin(asked):
+    measured = jobs(failing, settings=lambda _: SimpleNamespace(start="head"))
+    with pytest.raises(Unavailable):
+        asyncio.run(measured.run(JOB, saved))
+    assert asked == ["head"]
 
 
 def test_problem_ends_with_saved_progress_and_the_counters_go_on(asked):

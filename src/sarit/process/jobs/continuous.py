@@ -52,7 +52,7 @@ def describe(state: bytes) -> dict[str, str]:
 def runner(world: JobWorld) -> Runner:
     """Return what runs the jobs of this kind, and add their metrics to those of the process."""
     asked = ContinuousJobs(world).ask
-    jobs = MeasuredJobs(world, asked, ContinuousStatistics, samples, ContinuousState.decode, lambda _: "tail")
+    jobs = MeasuredJobs(world, asked, ContinuousStatistics, samples, ContinuousState.decode)
     world.statistics.add(jobs.samples)
     return jobs.run
 

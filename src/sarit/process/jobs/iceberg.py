@@ -49,13 +49,9 @@ def _import_libraries() -> None:
     import_module("sarit.lake.pyiceberg_tables").import_library()
 
 
-def _start(settings: bytes) -> str:
-    return decode_settings(settings).start
-
-
 def runner(world: JobWorld) -> Runner:
     """Return what runs the jobs of this kind, and add their metrics to those of the process."""
-    jobs = MeasuredJobs(world, IcebergJobs(world).commit, LakeStatistics, samples, JobState.decode, _start)
+    jobs = MeasuredJobs(world, IcebergJobs(world).commit, LakeStatistics, samples, JobState.decode, decode_settings)
     world.statistics.add(jobs.samples)
     return jobs.run
 

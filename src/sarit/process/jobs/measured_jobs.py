@@ -48,6 +48,14 @@ class Progress(Protocol):
         """Return when progress was saved last, since 1970; 0: never."""
 
 
+class Settings(Protocol):
+    """The settings of a job, as its row has them."""
+
+    @property
+    def start(self) -> str:
+        """Return the edge of the stream at which the job begins: "head" or "tail"."""
+
+
 _MS_PER_SECOND: Final = 1000
 
 C = TypeVar("C", bound=Counters)
@@ -73,18 +81,18 @@ class MeasuredJobs(Generic[C]):
     def __init__(
         self, world: JobWorld, work: Callable[[Job, Save, C], Awaitable[None]], counters: Callable[[], C],
         samples: Callable[[Mapping[StreamName, C], int], Iterable[Sample]],
-        state: Callable[[bytes], Progress], start: Callable[[bytes], str],
+        state: Callable[[bytes], Progress], settings: Callable[[bytes], Settings] | None = None,
     ) -> None:  # fmt: skip
         """`work`: runs a job.  `counters`: makes those of one.  `samples`: makes metrics of them, at a time since 1970.
 
-        `state`: decodes the state of a job's row.  `start`: returns the edge of the stream, "head" or "tail", at which
-        a job with such settings begins.  Both raise SaritError."""
+        `state`: decodes the state of a job's row.  `settings`: decodes its settings; None: such jobs have none, and
+        begin at the tail.  Both raise SaritError."""
         self._world = world
         self._work = work
         self._counters = counters
         self._samples = samples
         self._state = state
-        self._start = start
+        self._settings = settings
         self._measured: dict[StreamName, _Measured[C]] = {}
 
     def __repr__(self) -> str:
@@ -129,7 +137,10 @@ class MeasuredJobs(Generic[C]):
         with suppress(SaritError):
             state = self._state(job.state)
             source = StreamSource(self._world.client.session, job.key.stream, clock)
-            cut = state.cut or await source.edge(self._start(job.settings))
+            cut = state.cut or await source.edge(self._start(job))
             counters.lag_bytes = await source.bytes_behind(cut)
             if counters.lag_bytes and counters.behind_since_ms is None:
                 counters.behind_since_ms = state.committed_ms or clock.wall_ms()
+
+    def _start(self, job: Job) -> str:
+        return "tail" if self._settings is None else self._settings(job.settings).start

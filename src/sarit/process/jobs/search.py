@@ -44,13 +44,9 @@ def describe(state: bytes) -> dict[str, str]:
     return texts_of(found, found.closed_shards + (found.growing is not None))
 
 
-def _start(settings: bytes) -> str:
-    return decode_settings(settings).start
-
-
 def runner(world: JobWorld) -> Runner:
     """Return what runs the jobs of this kind, and add their metrics to those of the process."""
-    jobs = MeasuredJobs(world, SearchJobs(world).index, IndexStatistics, samples, IndexState.decode, _start)
+    jobs = MeasuredJobs(world, SearchJobs(world).index, IndexStatistics, samples, IndexState.decode, decode_settings)
     world.statistics.add(jobs.samples)
     return jobs.run
 
