@@ -1,6 +1,7 @@
-"""A directory of one process, among temporary files, which the next process removes if this one is killed.
+"""A directory of one process, which the next process empties or removes if this one is killed.
 
-Its owner holds a lock on it.  A directory whose lock is free was left behind, by a process of the same user.
+It lies in a directory that the process has to itself, or among temporary files.  There its owner holds a lock on it:
+one whose lock is free was left behind, by a process of the same user.
 
 *Warning.*  Between the creation of a directory and its lock, another process may remove it.  Then it cannot be locked,
 or has no name any more: both are checked, and another one is made.
@@ -23,9 +24,11 @@ _MAX_ATTEMPTS: Final = 16
 
 
 class PrivateDirectory:
-    """A directory for temporary files, until it is removed or the process ends.  Calls block."""
+    """A directory for temporary files, until it is removed or the process ends.  Calls block.
 
-    def __init__(self, path: Path, lock: File) -> None:
+    `lock`: held until then; None: no other process comes to its place."""
+
+    def __init__(self, path: Path, lock: File | None = None) -> None:
         self.path = path
         self._lock = lock
 
@@ -35,13 +38,22 @@ class PrivateDirectory:
     def remove(self) -> None:
         """Remove the directory and what it has, as far as that is possible."""
         try:
-            remove(self.path)
+            _remove(self.path)
         finally:
-            self._lock.close()
+            if self._lock is not None:
+                self._lock.close()
+
+
+def make_at(path: Path) -> PrivateDirectory:
+    """Return the directory at a place of this process alone, without what is there.  Blocks.  Raises OSError."""
+    _clear(path)
+    return PrivateDirectory(path)
 
 
 def make(files: Files) -> PrivateDirectory:
-    """Make a directory, and remove those that killed processes have left.  Blocks.  Raises OSError."""
+    """Make a directory among temporary files, and remove those that killed processes have left.  Blocks.
+
+    Raises OSError."""
     for name in files.list(tempfile.gettempdir()):
         if name.startswith(_PREFIX):
             _remove_if_left(files, Path(tempfile.gettempdir()) / name)
@@ -55,14 +67,14 @@ def make(files: Files) -> PrivateDirectory:
     raise OSError(f"no directory in {tempfile.gettempdir()} can be locked: its file system may not support locks")
 
 
-def remove(directory: Path) -> None:
+def _remove(directory: Path) -> None:
     """Remove a directory and what it has, as far as that is possible.  Blocks."""
     with suppress(OSError):  # a search that still runs may write there; the next process removes it
-        clear(directory)
+        _clear(directory)
         directory.rmdir()
 
 
-def clear(directory: Path) -> None:
+def _clear(directory: Path) -> None:
     """Remove what an earlier process has left in a directory.  Blocks.  Raises OSError."""
     for folder, folders, files in os.walk(directory, topdown=False):
         for name in files:
@@ -80,6 +92,6 @@ def _remove_if_left(files: Files, path: Path) -> None:
         lock = files.open(str(path), "read")
         try:
             if lock.lock():
-                remove(path)
+                _remove(path)
         finally:
             lock.close()

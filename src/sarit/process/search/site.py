@@ -13,7 +13,6 @@ import asyncio
 import logging
 import threading
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -63,13 +62,12 @@ class SearchSite:
         self.blobs = SegmentBlobs(controller.segments, self.rows)
         self._env = env
         self._directory = directory
-        self._made: Path | None = None
-        self._private: PrivateDirectory | None = None  # that one, if it is among temporary files
+        self._made: PrivateDirectory | None = None
         self._making = threading.Lock()
         self._engine: ShardEngine | None = None
 
     def __repr__(self) -> str:
-        return f"<SearchSite in {self._made}>"
+        return f"<SearchSite in {self._made!r}>"
 
     def engine(self) -> ShardEngine:
         """Return what makes and opens shards.  Raises MissingExtra.  Blocks: it loads a large library."""
@@ -87,14 +85,12 @@ class SearchSite:
         with self._making:  # indexers and searches ask on threads of their own
             if self._made is None:
                 if self._directory:
-                    self._made = Path(self._directory) / "search"
-                    private_directory.clear(self._made)
+                    self._made = private_directory.make_at(Path(self._directory) / "search")
                 else:
-                    self._private = private_directory.make(self._env.files)
-                    self._made = self._private.path
-            made = self._made
-        self._env.files.make_dirs(str(made / name))
-        return made / name
+                    self._made = private_directory.make(self._env.files)
+            path = self._made.path / name
+        self._env.files.make_dirs(str(path))
+        return path
 
     async def sweep(self) -> None:
         """Delete the indexes of streams that are not searchable any more, now and then, for ever."""
@@ -143,12 +139,11 @@ class SearchSite:
 
     async def close(self) -> None:
         """Remove the directory."""
-        made, private = self._made, self._private
-        self._made = self._private = None
+        made, self._made = self._made, None
         if made is not None:
             worker = self._env.threads.worker("search-close")
             try:
-                await worker.run(partial(private_directory.remove, made) if private is None else private.remove)
+                await worker.run(made.remove)
             finally:
                 await worker.close()
 
