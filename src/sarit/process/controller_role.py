@@ -19,13 +19,16 @@ from sarit.env.limits import LISTEN_BACKLOG
 from sarit.env.passed_sockets import listen
 from sarit.process.addresses import advertised_address, advertised_port, bound_address, naming_port
 from sarit.process.job_kinds import GivenKinds, JobKinds, JobRunners
+from sarit.process.late_calls import late_calls
 from sarit.process.limits import STORES_RETRY_SECONDS
-from sarit.process.mirror_site import LateCalls, LateSite
+from sarit.process.mirror_site import LateSite
 from sarit.process.registry_tables import RegistryTables
-from sarit.process.search.calls import SearchCalls, SearchWorld
+from sarit.process.search.calls import SearchFamilies, SearchWorld
 from sarit.process.search.site import SearchSite
 from sarit.process.signals import run_unless
 from sarit.rpc.grpc_server import GrpcListener
+from sarit.rpc.mirror_methods import MIRROR
+from sarit.rpc.search_methods import SEARCH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -128,7 +131,7 @@ class ControllerRole:
         self.mirror = LateSite(self.controller, stores.tables, env, settings.installation, runs_jobs=runs_jobs)
         # Where indexes are.
         self.site = SearchSite(self.controller, stores.tables, env, settings.directory)
-        self.search = SearchCalls(
+        self.search = SearchFamilies(
             SearchWorld(
                 self.controller,
                 stores.tables,
@@ -139,7 +142,9 @@ class ControllerRole:
                 self.site,
             )
         )
-        served = self.controller.services(LateCalls(self.mirror), self.mirror.links, self.search)
+        served = self.controller.services(
+            late_calls(MIRROR, self.mirror.family), self.mirror.links, late_calls(SEARCH, self.search.family)
+        )
         self.listener = GrpcListener(served, settings.max_api_connections)
         self._settings = settings
         self._alone = workers is None

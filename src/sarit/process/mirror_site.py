@@ -5,13 +5,9 @@ A process without links pays for none of it: `sarit.mirror` is not imported befo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from sarit.rpc.mirror_methods import MIRROR
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from sarit.controller.assembly import Controller
     from sarit.controller.ports import Tables
     from sarit.core.names import StreamName
@@ -35,6 +31,7 @@ class LateSite:
         self._installation = installation
         self._made: MirrorSite | None = None
         self._service: LinkService | None = None
+        self._families: tuple[object, ...] = ()
 
     def __repr__(self) -> str:
         return f"<LateSite {self._made!r}>"
@@ -66,26 +63,9 @@ class LateSite:
             )  # fmt: skip
         return self._service
 
-
-class LateCalls:
-    """The calls of MirrorService, each an attribute, on a site that is made by the first of them."""
-
-    def __init__(self, site: Callable[[], MirrorSite]) -> None:
-        self._site = site
-        self._families: tuple[object, ...] = ()
-
-    def __repr__(self) -> str:
-        return f"<LateCalls on {self._site!r}>"
-
-    def __getattr__(self, name: str) -> Callable[[Any], Awaitable[Any]]:
-        if name not in MIRROR:
-            raise AttributeError(f"MirrorService has no call {name}")
-
-        async def call(request: Any) -> Any:
-            if not self._families:
-                self._families = self._site().families()
-            (method,) = (getattr(family, name) for family in self._families if hasattr(family, name))
-            return await method(request)
-
-        call.__name__ = name
-        return call
+    async def family(self, call: str) -> object:
+        """Return what serves a call of MirrorService.  Raises Invalid: the installation has no id."""
+        if not self._families:
+            self._families = self().families()
+        (found,) = (family for family in self._families if hasattr(family, call))
+        return found

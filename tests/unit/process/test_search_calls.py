@@ -10,7 +10,8 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from sarit.env.real import real_env
-from sarit.process.search.calls import FAMILIES, SearchCalls
+from sarit.process.late_calls import late_calls
+from sarit.process.search.calls import FAMILIES, SearchFamilies
 from sarit.rpc.generated import search_pb2 as pb
 from sarit.rpc.search_methods import SEARCH
 
@@ -43,16 +44,17 @@ def test_first_call_makes_its_family_once(monkeypatch):
 
     async def main():
         world = SimpleNamespace(env=real_env())
-        calls = SearchCalls(world, {"search": module.__name__})
+        families = SearchFamilies(world, {"search": module.__name__})
+        calls = late_calls(SEARCH, families.family)
         assert not made
-        assert not list(calls.samples())
+        assert not list(families.samples())
         request = pb.SearchRequest(stream="abc")
         replies = await asyncio.gather(*(calls.search(request) for _ in range(5)))
         assert {reply.total for reply in replies} == {3}
         (only,) = made
         assert only.world is world
-        assert list(calls.samples()) == [("searched", (), 1)]
-        await calls.close()
+        assert list(families.samples()) == [("searched", (), 1)]
+        await families.close()
         assert only.closed
 
     asyncio.run(main())
@@ -60,13 +62,18 @@ def test_first_call_makes_its_family_once(monkeypatch):
 
 def test_call_of_no_family_is_answered_as_one_that_is_not_known():
     async def main():
-        calls = SearchCalls(SimpleNamespace(env=real_env()), {})
+        calls = late_calls(SEARCH, SearchFamilies(SimpleNamespace(env=real_env()), {}).family)
         for name in SEARCH:
             with pytest.raises(NotImplementedError, match="Method not found"):
                 await getattr(calls, name)(None)
         assert not hasattr(calls, "found")
 
     asyncio.run(main())
+
+
+def test_calls_have_the_names_by_which_metrics_show_them():
+    calls = late_calls(SEARCH, SearchFamilies(SimpleNamespace(env=real_env()), {}).family)
+    assert {getattr(calls, name).__name__ for name in SEARCH} == set(SEARCH)
 
 
 def test_each_family_serves_calls_that_there_are():

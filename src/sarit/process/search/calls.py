@@ -13,10 +13,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from sarit.rpc.search_methods import SEARCH
-
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from sarit.admin.exposition import Sample
@@ -68,8 +66,8 @@ class SearchWorld:
     site: Site | None = None
 
 
-class SearchCalls:
-    """The calls of SearchService, each an attribute, of families that are made by their first calls.
+class SearchFamilies:
+    """The families that serve the calls of SearchService, each made by its first call.
 
     `families`: the module of each call; tests give others."""
 
@@ -79,17 +77,22 @@ class SearchCalls:
         self._made: dict[str, Any] = {}
 
     def __repr__(self) -> str:
-        return f"<SearchCalls, {', '.join(sorted(self._made)) or 'none called'}>"
+        return f"<SearchFamilies, {', '.join(sorted(self._made)) or 'none called'}>"
 
-    def __getattr__(self, name: str) -> Callable[[Any], Awaitable[Any]]:
-        if name not in SEARCH:
-            raise AttributeError(f"SearchService has no call {name}")
-
-        async def call(request: Any) -> Any:
-            return await getattr(await self._family(name), name)(request)
-
-        call.__name__ = name
-        return call
+    async def family(self, call: str) -> Any:
+        """Return what serves a call.  Raises NotImplementedError: nothing does."""
+        if (module := self._modules.get(call)) is None:
+            raise NotImplementedError("Method not found")
+        if module not in self._made:
+            # Imported on a thread: a large library takes a second, in which clients are served.
+            worker = self._world.env.threads.worker("search-import")
+            try:
+                imported = await worker.run(lambda: import_module(module))
+            finally:
+                await worker.close()
+            if module not in self._made:  # another call may have made it meanwhile
+                self._made[module] = imported.family(self._world)
+        return self._made[module]
 
     def samples(self) -> Iterator[Sample]:
         """Yield the metrics of searches; none before the first one."""
@@ -102,18 +105,3 @@ class SearchCalls:
         made, self._made = self._made, {}
         for family in made.values():
             await family.close()
-
-    async def _family(self, name: str) -> Any:
-        """Return what serves a call.  Raises NotImplementedError: nothing does."""
-        if (module := self._modules.get(name)) is None:
-            raise NotImplementedError("Method not found")
-        if module not in self._made:
-            # Imported on a thread: a large library takes a second, in which clients are served.
-            worker = self._world.env.threads.worker("search-import")
-            try:
-                imported = await worker.run(lambda: import_module(module))
-            finally:
-                await worker.close()
-            if module not in self._made:  # another call may have made it meanwhile
-                self._made[module] = imported.family(self._world)
-        return self._made[module]
