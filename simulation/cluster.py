@@ -22,7 +22,6 @@ from sarit.process.settings import NodeConfig
 from sarit.process.standalone import Node
 from sarit.storage.directory import open_directory
 from sarit.storage.memory import MemoryChunks, StorageFaults
-from simulation.actors.links import SECRET
 from simulation.backup_port import offer_backups
 from simulation.objects import ProcessChunks
 from simulation.quotas import change_quotas
@@ -46,6 +45,7 @@ OUTSIDE: Final = "outside"
 STORE_PORT: Final = 12345
 CONTROLLER_PORT: Final = 9090
 DATA: Final = "/data"
+SECRET: Final = b"of the simulated installation"
 _NOTICE_SECONDS: Final = 0.01
 _LOST_AT_CONNECT: Final = 0.02
 

@@ -31,10 +31,9 @@ from sarit.process.store_role import Ownership, StoreRole, StoreSettings
 from sarit.store.hosting.health import HealthState
 from sarit.store.limits import MAX_CONNECTIONS
 from sarit.store.store import container_of
-from simulation.actors.links import SECRET
 from simulation.backup_port import offer_backups
 from simulation.checked_logs import CheckedLogs, LogHistories
-from simulation.cluster import CONTROLLER_PORT, STORE_PORT, Cluster
+from simulation.cluster import CONTROLLER_PORT, SECRET, STORE_PORT, Cluster
 from simulation.earlier_version import forget_newest_commands
 from simulation.kill_matrix import KillMatrix
 from simulation.objects import ProcessChunks

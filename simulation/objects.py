@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from sarit.core.coverage_probes import coverage_probe
 from sarit.core.errors import Unavailable
-from simulation.actors.readers import now
 from simulation.options import LATE_WRITES_SECONDS
+from simulation.world import now
 
 if TYPE_CHECKING:
     import random

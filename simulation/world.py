@@ -20,6 +20,7 @@ working with the process (`Process.on_death`).
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 import random
@@ -37,7 +38,6 @@ from simulation.threads import SimulatedThreads
 from simulation.trace import Trace, TraceLog
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Awaitable, Callable, Coroutine
     from typing import TextIO
 
@@ -48,6 +48,11 @@ T = TypeVar("T")
 EPOCH_MS = 1_760_000_000_000
 MOST_STEPS = 3_000_000
 MOST_SECONDS = 3_600.0
+
+
+def now() -> float:
+    """Return the virtual time, in seconds."""
+    return asyncio.get_running_loop().time()
 
 
 class SeededOrder(Strategy):

@@ -25,8 +25,8 @@ from sarit.ops.backup.pacer import for_each
 from sarit.storage.layout import load_chunk_extent
 from sarit.store.backup_session import PROTOCOL
 from sarit.store.limits import BACKUP_IDLE_SECONDS
-from simulation.actors.readers import now
 from simulation.backup_port import BACKUP_PORT
+from simulation.world import now
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 from checkers import log as checker
 from sarit.core.names import StreamName
 from simulation.actors.clients import SCOPE, connect_client, retry_forever
-from simulation.actors.readers import now, within_deadline
+from simulation.actors.readers import within_deadline
 from simulation.events import BrokenBytes, History, SegmentParser, body, framed
+from simulation.world import now
 
 if TYPE_CHECKING:
     from checkers.log import Violation

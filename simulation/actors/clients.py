@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from sarit.client.aio import Client, open_client
 from sarit.core.errors import Conflict, Invalid, Unavailable
 from sarit.core.names import SegmentId, StreamName
-from simulation.actors.readers import now
+from simulation.world import now
 
 if TYPE_CHECKING:
     import random

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 from sarit.core.errors import Unavailable
 from simulation.actors.clients import connect_client, retry_forever, scale_now_and_then
 from simulation.actors.controllers import running_controller
-from simulation.actors.readers import now
 from simulation.events import body
+from simulation.world import now
 
 if TYPE_CHECKING:
     import random

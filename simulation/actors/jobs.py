@@ -22,7 +22,7 @@ from sarit.core.names import SegmentId, StreamName
 from sarit.core.policies import ScalingPolicy, StreamConfig
 from sarit.process import worker_role
 from simulation.actors.controllers import await_controller, in_process
-from simulation.actors.readers import now
+from simulation.world import now
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

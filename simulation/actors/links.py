@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from sarit.client.core.connection import Connection
 from sarit.core.errors import Unavailable
 from sarit.wire import commands as wire
+from simulation.cluster import SECRET
 
 if TYPE_CHECKING:
     import random
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 ANSWER_SECONDS: Final = 30.0
-SECRET: Final = b"of the simulated installation"
 _CONNECT_SECONDS: Final = 5.0
 _READS: Final = (
     wire.GetStreamSegmentInfo, wire.GetSegmentAttribute, wire.ReadSegment, wire.LocateOffset, wire.GetTableSegmentInfo,

@@ -12,8 +12,9 @@ from sarit.core.errors import Unavailable
 from sarit.wire import commands as wire
 from simulation.actors.appends import Appends
 from simulation.actors.links import Link
-from simulation.actors.readers import now, segment_info, within_deadline
+from simulation.actors.readers import segment_info, within_deadline
 from simulation.events import HEAD_BYTES, body, framed
+from simulation.world import now
 
 if TYPE_CHECKING:
     import random

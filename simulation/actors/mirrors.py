@@ -32,10 +32,10 @@ from sarit.process.job_kinds import JobStatistics
 from sarit.process.jobs.link import runner
 from simulation.actors.clients import SCOPE, connect_client
 from simulation.actors.controllers import in_process, running_controller
-from simulation.actors.readers import now
 from simulation.actors.streams import STREAM
 from simulation.cluster import CONTROLLER_PORT, Cluster
 from simulation.events import HEAD_BYTES, parse
+from simulation.world import now
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator

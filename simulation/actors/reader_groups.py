@@ -25,8 +25,8 @@ from simulation.actors.clients import (
     retry_forever,
     scale_now_and_then,
 )
-from simulation.actors.readers import now
 from simulation.events import body, parse
+from simulation.world import now
 
 if TYPE_CHECKING:
     from checkers.log import Violation

@@ -10,6 +10,7 @@ from sarit.core.errors import Unavailable
 from sarit.wire import commands as wire
 from simulation.actors.links import Link
 from simulation.events import BrokenBytes, SegmentParser
+from simulation.world import now
 
 if TYPE_CHECKING:
     import random
@@ -20,11 +21,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 ANSWER_DEADLINE_SECONDS: Final = 60.0
-
-
-def now() -> float:
-    """Virtual seconds."""
-    return asyncio.get_running_loop().time()
 
 
 async def within_deadline(work: Awaitable[T], what: str) -> T:

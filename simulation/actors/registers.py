@@ -19,8 +19,9 @@ from sarit.core.limits import NULL_ATTRIBUTE_VALUE
 from sarit.wire import commands as wire
 from simulation.actors.appends import Appends
 from simulation.actors.links import Link, SentAwayError
-from simulation.actors.readers import now, read_command
+from simulation.actors.readers import read_command
 from simulation.events import HEAD_BYTES, body, framed
+from simulation.world import now
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence

@@ -26,8 +26,8 @@ from simulation.actors.clients import (
     retry_forever,
     scale_now_and_then,
 )
-from simulation.actors.readers import now
 from simulation.events import HEAD_BYTES, body, parse
+from simulation.world import now
 
 if TYPE_CHECKING:
     from checkers.graph import Cut

@@ -23,7 +23,8 @@ from sarit.registry.values import GroupName, NewSchema
 from sarit.schemas.compatibility import Policy, PolicyName
 from sarit.schemas.definitions import Kind
 from simulation.actors.controllers import await_controller, in_process
-from simulation.actors.readers import now, within_deadline
+from simulation.actors.readers import within_deadline
+from simulation.world import now
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Hashable, Sequence

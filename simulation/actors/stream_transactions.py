@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from checkers.log import ANY_SEGMENT
 from sarit.client.transactions.transaction import TransactionalWriter
 from sarit.core.errors import Conflict, NotFound, Unavailable
-from simulation.actors.readers import now
 from simulation.events import body
+from simulation.world import now
 
 if TYPE_CHECKING:
     from checkers.log import LogHistory

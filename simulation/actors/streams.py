@@ -18,9 +18,10 @@ from sarit.core.errors import Conflict, Invalid, Unavailable
 from sarit.core.names import SegmentId, StreamName
 from sarit.core.policies import ScaleType, ScalingPolicy
 from simulation.actors.clients import FRAME_BYTES, SCOPE, connect_client, retry_forever
-from simulation.actors.readers import now, within_deadline
+from simulation.actors.readers import within_deadline
 from simulation.actors.stream_transactions import StreamCommitter
 from simulation.events import body, parse
+from simulation.world import now
 
 if TYPE_CHECKING:
     from sarit.client.aio import Client

@@ -17,7 +17,8 @@ from sarit.client.structures import shared_queue
 from sarit.client.structures.table_head import ITEM
 from sarit.core.errors import Conflict
 from simulation.actors.clients import SCOPE, call_and_crash, connect_client
-from simulation.actors.readers import now, within_deadline
+from simulation.actors.readers import within_deadline
+from simulation.world import now
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Hashable, Sequence

@@ -13,7 +13,8 @@ from checkers import register
 from checkers.register import UNKNOWN, Call
 from checkers.synchronizer import SharedState, after
 from simulation.actors.clients import SCOPE, call_and_crash, connect_client, retry_forever
-from simulation.actors.readers import now, within_deadline
+from simulation.actors.readers import within_deadline
+from simulation.world import now
 
 if TYPE_CHECKING:
     import asyncio

@@ -17,7 +17,8 @@ from checkers.register import UNKNOWN, Call, VersionedTable
 from sarit.client.tables.changes import Insert, Remove, Replace
 from sarit.core.errors import Conflict, Unavailable
 from simulation.actors.clients import SCOPE, connect_client
-from simulation.actors.readers import now, within_deadline
+from simulation.actors.readers import within_deadline
+from simulation.world import now
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence

@@ -12,7 +12,7 @@ from sarit.core.limits import NOT_EXISTS
 from sarit.wire import commands as wire
 from sarit.wire.limits import NO_VERSION
 from simulation.actors.links import Link, SentAwayError
-from simulation.actors.readers import now
+from simulation.world import now
 
 if TYPE_CHECKING:
     from simulation.cluster import Cluster

@@ -15,8 +15,8 @@ from sarit.core.names import transaction_segment
 from sarit.wire import commands as wire
 from simulation.actors.appends import Appends
 from simulation.actors.links import Link
-from simulation.actors.readers import now
 from simulation.events import body, framed
+from simulation.world import now
 
 if TYPE_CHECKING:
     from checkers.log import Violation

@@ -200,3 +200,10 @@ def test_a_goal_is_reached_at_its_bound(figure, reached):
 def test_modules_of_sarit_import_each_other_in_no_circle(imports_of_sarit) -> None:
     """Not for types either: a lower module names a small Protocol instead."""
     assert levels.circles(imports_of_sarit.all) == []
+
+
+@pytest.mark.parametrize("package", ["benchmarks", "checkers", "simulation", "tools"])
+def test_modules_beside_sarit_import_each_other_in_no_circle(package) -> None:
+    imports = levels.read_imports(trace.ROOT.parents[1] / package)
+    assert len(imports.all) > 1
+    assert levels.circles(imports.all) == []
