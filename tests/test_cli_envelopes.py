@@ -78,7 +78,9 @@ def test_what_an_event_has_not_is_a_dash(node, client):
 def test_relative_time_is_of_the_present(node, client):
     sarit(node, "write", "env/now", "--create", "--envelope", "--event-time", "-1 hour", stdin="one\n")
     sarit(node, "write", "env/now", "--envelope", "--event-time", "now", stdin="two\n")
-    one, two = parsed(client, "env/now")
+    sarit(node, "write", "env/now", "--envelope", "--event-time", "-30000 days", stdin="old\n")
+    one, two, old = parsed(client, "env/now")
+    assert two.event_time <= old.event_time + 30_000 * 86_400_000_000 < two.event_time + 1_800_000_000
     assert 3_600_000_000 <= two.event_time - one.event_time < 5_400_000_000
 
 

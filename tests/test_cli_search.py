@@ -100,6 +100,22 @@ def test_ctrl_c_shows_what_was_found_and_how_to_go_on(node, monkeypatch):
     assert f"what is left to search: --from {head}" in found.stderr
 
 
+def test_times_before_1970_bound_a_scan(node):
+    with client_of.connect(node.controller) as client:
+        client.create_stream("shop/old")
+        with client.writer("shop/old") as writer:
+            for year in range(1960, 1980):
+                writer.write(json.dumps({"timestamp": f"{year}-07-20T20:17:40Z", "message": "landed"}))
+    bounds = ("--from", "1965-01-01T00:00:00Z", "--to", "1970-01-01T01:00:00+01:00")
+    printed, _ = sarit(node, "search", "shop/old", "landed", *bounds)
+    assert [line[:20] for line in printed.splitlines()] == [f"{year}-07-20T20:17:40Z" for year in range(1969, 1964, -1)]
+    assert sarit(node, "search", "shop/old", "landed", "--from", "-30000 days", "--count")[0] == "20\n"
+    # Events that say no time happened when they were written.
+    assert search(node, "*", "--from", "1969-12-31T23:00:00Z", "--count")[0] == "100\n"
+    assert search(node, "*", "--to", "1969-12-31T23:00:00Z", "--count")[0] == "0\n"
+    assert "before the year 1" in search(node, "*", "--to", "-99999999 weeks", code=1)[1]
+
+
 def test_an_index_answers_as_a_scan_does(tmp_path):
     with RunningNode(tmp_path / "node") as node, client_of.connect(node.controller) as client:
         client.create_scope("shop")
@@ -130,6 +146,8 @@ def test_an_index_answers_as_a_scan_does(tmp_path):
                 by_scan, said = search(node, query, *options, "--scan")
                 assert "the index" not in said
                 assert by_index == by_scan, (query, options)
+        for bounds, count in (("--from", "60\n"), ("--to", "0\n")):
+            assert search(node, "no", "--count", bounds, "1969-07-20T20:17:40Z")[0] == count
         assert search(node, "*", "--facet", "level")[0] == "level  ERROR  40\nlevel  INFO  20\n"
         document = json.loads(search(node, "no", "--sort", "score", "--limit", "1", "--format", "json")[0])
         assert document["score"] > 0

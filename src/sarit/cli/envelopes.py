@@ -13,7 +13,7 @@ import click
 
 from sarit.core.envelope import Envelope
 from sarit.core.errors import Corrupt, Invalid
-from sarit.core.times import parse_time
+from sarit.core.times import parse_event_time
 from sarit.env.real import RealClock
 
 if TYPE_CHECKING:
@@ -65,13 +65,13 @@ def time_of(value: object) -> int:
     if _FINER.search(value):
         raise Invalid(f"its event_time {value!r} has more digits than microseconds: an envelope cannot keep them")
     try:
-        # To the microsecond, which `parse_time` cuts off.
+        # To the microsecond, which `parse_event_time` cuts off.
         moment = datetime.fromisoformat(value)
     except ValueError:
         moment = None
     if moment is not None and moment.tzinfo is not None:
         return (moment - _EPOCH) // timedelta(microseconds=1)
-    return parse_time(value, RealClock().wall_ms()) * _MICROS_PER_MILLI
+    return parse_event_time(value, RealClock().wall_ms()) * _MICROS_PER_MILLI
 
 
 def text_of_time(time: int) -> str | int:

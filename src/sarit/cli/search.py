@@ -20,7 +20,7 @@ from sarit.cli.progress import Bar
 from sarit.client.limits import SEARCH_MAX_HITS
 from sarit.core.errors import Invalid
 from sarit.core.properties import CONFLUENT, PRAVEGA, SCHEMA_HEADER
-from sarit.core.times import parse_time
+from sarit.core.times import parse_event_time, parse_time
 from sarit.env.real import RealClock
 
 if TYPE_CHECKING:
@@ -167,8 +167,8 @@ async def _indexed(client: Client, name: StreamName, choices: _Choices) -> Searc
     return await client.search(
         name,
         choices.query,
-        start_ms=parse_time(choices.start, now_ms) if _is_time(choices.start) else None,
-        end_ms=parse_time(choices.end, now_ms) if _is_time(choices.end) else None,
+        start_ms=parse_event_time(choices.start, now_ms) if _is_time(choices.start) else None,
+        end_ms=parse_event_time(choices.end, now_ms) if _is_time(choices.end) else None,
         limit=choices.limit,
         sort=choices.sort,
         bucket_ms=choices.bucket_ms,
@@ -203,11 +203,11 @@ async def _question(client: Client, name: StreamName, choices: _Choices, registr
     asked = ScanQuestion(choices.query, sort=choices.sort, limit=choices.limit, bucket_ms=choices.bucket_ms)
     now_ms = RealClock().wall_ms()
     if _is_time(choices.start):
-        asked = replace(asked, from_ms=parse_time(choices.start, now_ms))
+        asked = replace(asked, from_ms=parse_event_time(choices.start, now_ms))
     elif choices.start != "head":
         asked = replace(asked, start=await client.cut(name, choices.start))
     if _is_time(choices.end):
-        asked = replace(asked, to_ms=parse_time(choices.end, now_ms))
+        asked = replace(asked, to_ms=parse_event_time(choices.end, now_ms))
     elif choices.end != "tail":
         asked = replace(asked, end=await client.cut(name, choices.end))
     header = (await client.stream(name).properties()).get(SCHEMA_HEADER, "")

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from sarit.core.errors import Invalid
-from sarit.core.times import parse_time
+from sarit.core.times import parse_event_time, parse_time
 
 NOW = 1_769_860_800_000  # 2026-01-31T12:00:00Z
 
@@ -49,6 +49,39 @@ def test_days_are_those_of_the_calendar_for_500_years() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1969-12-31T23:59:59.999Z", -1),
+        ("1970-01-01T00:00:00+01:00", -3_600_000),
+        ("1968-02-29T00:00Z", -672 * 86_400_000),
+        ("-30000 days", NOW - 30_000 * 86_400_000),
+        ("0001-01-01T00:00:00Z", -62_135_596_800_000),
+        ("1970-01-01T00:00:00Z", 0),
+        (str(NOW), NOW),
+    ],
+)
+def test_time_of_an_event_may_lie_before_1970(text: str, expected: int) -> None:
+    assert parse_event_time(text, NOW) == expected
+    if expected < 0:
+        with pytest.raises(Invalid, match="before 1970"):
+            parse_time(text, NOW)
+
+
+@pytest.mark.parametrize("text", ["0001-01-01T00:59:59+01:00", "-800000 days", "-999999999999 weeks"])
+def test_time_of_an_event_has_a_date_of_the_calendar(text: str) -> None:
+    with pytest.raises(Invalid, match="before the year 1"):
+        parse_event_time(text, NOW)
+
+
+def test_days_before_1970_are_those_of_the_calendar_too() -> None:
+    at = datetime(1970, 1, 1, 23, 59, 59, tzinfo=UTC)
+    for _ in range(2000):
+        at -= timedelta(days=97)
+        assert parse_event_time(at.isoformat(), NOW) == int(at.timestamp()) * 1000
+    assert at.year < 1470
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("", 'give "now"'),
@@ -66,7 +99,9 @@ def test_days_are_those_of_the_calendar_for_500_years() -> None:
         ("2026-01-31T12:00:00", "add Z"),
         ("2026-02-29T12:00:00Z", "no day"),
         ("2026-13-01T12:00:00Z", "no day"),
-        ("1969-12-31T12:00:00Z", "no day"),
+        ("0000-12-31T12:00:00Z", "no day"),
+        ("1969-12-31T12:00:00Z", "before 1970"),
+        ("1969-02-29T12:00:00Z", "no day"),
         ("1970-01-01T00:00:00+01:00", "before 1970"),
         ("2026-01-31T24:00:00Z", "time of day"),
         ("2026-01-31T12:00:00+24:00", "difference to UTC"),

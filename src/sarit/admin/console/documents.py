@@ -10,7 +10,7 @@ from sarit.core.envelope import Envelope
 from sarit.core.errors import Corrupt, Invalid
 from sarit.core.names import SegmentId
 from sarit.core.policies import RetentionPolicy, RetentionType, ScaleType, ScalingPolicy
-from sarit.core.times import parse_time
+from sarit.core.times import parse_event_time
 
 if TYPE_CHECKING:
     from sarit.core.policies import StreamConfig
@@ -150,5 +150,5 @@ def event_of(body: dict[str, Any], key: str | None, now_ms: int) -> bytes:
     if not headers and not time and body.get("envelope") is not True:
         return payload
     pairs = [(text_of(header, "name"), payload_of(header, "value")) for header in headers]
-    return bytes(Envelope(payload, key=key, event_time=parse_time(time, now_ms) * 1000 if time else None,
+    return bytes(Envelope(payload, key=key, event_time=parse_event_time(time, now_ms) * 1000 if time else None,
                           headers=pairs))  # fmt: skip

@@ -22,7 +22,7 @@ from sarit.admin.console.limits import (
 )
 from sarit.core.bounded_json import parse_json
 from sarit.core.errors import Invalid
-from sarit.core.times import parse_time
+from sarit.core.times import parse_event_time
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -152,8 +152,8 @@ def width_of(span_ms: int) -> int:
 
 
 def _time(text: str, now_ms: int) -> int:
-    # Bars are where the times of events are: people mean no such times, in 1970 or before.
-    return int(text[1:]) if _OF_BAR.fullmatch(text) else parse_time(text, now_ms)
+    # Bars are where the times of events are: people mean no such numbers, in the months after 1970 or before.
+    return int(text[1:]) if _OF_BAR.fullmatch(text) else parse_event_time(text, now_ms)
 
 
 def _chosen(text: str) -> tuple[tuple[str, str], ...]:

@@ -102,6 +102,12 @@ def test_range_of_time_gives_the_width_of_bars(client) -> None:
     assert (asked["start_ms"], asked["end_ms"], asked["bucket_ms"]) == (NOW - HOUR, NOW, 60_000)
 
 
+def test_range_of_time_may_lie_before_1970(client) -> None:
+    find(client, q="*", **{"from": "1950-01-01T00:00:00Z", "until": "1969-12-31T23:59:59Z"})
+    (asked,) = client.asked
+    assert (asked["start_ms"], asked["end_ms"]) == (-631_152_000_000, -1000)
+
+
 def test_times_of_bars_are_taken_wherever_they_are(client) -> None:
     find(client, q="*", **{"from": "@-631152000000", "until": "@5"})
     (asked,) = client.asked
