@@ -209,6 +209,7 @@ MAX_SHARD_LISTS: Final = 64  # lists of the closed shards of an index that a con
 HOLDER_RETRY_SECONDS: Final = 10.0
 HOLDER_ECHO_SECONDS: Final = 2.0  # of silence of another controller, before it is asked whether it is there, and after
 MAX_SEARCH_SECONDS: Final = 30.0  # of one search
+QUICK_CUT_BYTES: Final = 2 * KIB  # longer cuts from callers are parsed on a thread: these take a millisecond or two
 SEARCH_SHARDS_AT_ONCE: Final = 8  # of one search: some wait for their files while others are searched
 MAX_SHARDS_ASKED: Final = 10_000  # of one search
 # The hits of the answer of a controller for its shards: those of a page, those before it with the same order key, one.

@@ -103,7 +103,7 @@ MAX_FACET_VALUES: Final = 1_000  # of one facet
 # A shard gives so many times the values of a facet that are asked for: the most frequent of one are not those of all.
 FACET_FACTOR: Final = 4
 MAX_TIED_HITS: Final = 10_000  # with the same order key, on pages one after the other
-MAX_PAGE_BYTES: Final = 2 * MIB  # of the token of a page, which has a cut of the stream
+MAX_PAGE_BYTES: Final = 256 * KIB  # of the token of a page: 16 bytes for each of 16,000 segments of a cut
 MAX_SEARCH_MS: Final = 1 << 42  # of a time that a search names, before 1970 (1830) or after (2109); of a bucket
 MAX_SEARCH_CACHE_BYTES: Final = 8192 * MIB  # of the parts of indexes that a process keeps on its disk
 MAX_SEARCH_CACHE_FILES: Final = 20_000  # of the same

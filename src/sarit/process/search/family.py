@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sarit.controller.authorized_caller import current_authorized
@@ -18,7 +19,13 @@ from sarit.core.errors import Invalid, NotFound, Unavailable
 from sarit.core.names import StreamName
 from sarit.core.nearest_names import nearest
 from sarit.core.texts import cut_text
-from sarit.process.limits import MAX_SEARCH_SECONDS, MAX_SHARD_HITS, MAX_SHARDS_ASKED, SEARCH_SHARDS_AT_ONCE
+from sarit.process.limits import (
+    MAX_SEARCH_SECONDS,
+    MAX_SHARD_HITS,
+    MAX_SHARDS_ASKED,
+    QUICK_CUT_BYTES,
+    SEARCH_SHARDS_AT_ONCE,
+)
 from sarit.process.search.index_view import IndexViews
 from sarit.process.search.messages import (
     answer_message,
@@ -39,9 +46,10 @@ from sarit.search.searcher import Searcher
 from sarit.search.settings import decode_settings
 from sarit.search.slots import SearchSlots
 from sarit.search.statistics import SearchStatistics
+from sarit.search.threads import SearchThreads
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 
     from sarit.admin.exposition import Sample
     from sarit.controller.assignment import Address
@@ -95,6 +103,8 @@ class SearchFamily:
         self._world = world
         self._site = site
         self._slots = SearchSlots()
+        # One thread: with several that parse, the event loop would wait for each of them.
+        self._parsers = SearchThreads(world.env.threads, "search-cuts", 1)
         self._statistics = SearchStatistics()
         self._searcher: Searcher | None = None
         self._making = asyncio.Lock()
@@ -133,20 +143,23 @@ class SearchFamily:
 
     async def _answer(self, request: pb.SearchRequest) -> pb.SearchResponse:
         stream = StreamName(request.scope, request.stream)
-        ask = ask_of(request, stream)
-        parsed = parse(ask.query)
         with self._bounded():
             async with asyncio.timeout(MAX_SEARCH_SECONDS):
+                ask = await self._parsed(len(request.page), partial(ask_of, request, stream))
+                parsed = parse(ask.query)
                 try:
                     return await self._search(stream, ask, parsed)
                 except _Gone:  # once more: by now, the state names other files
                     return await self._search(stream, ask, parsed)
 
+    async def _parsed(self, cut_bytes: int, parsing: Callable[[], T]) -> T:
+        """Return what a caller gave, parsed.  Raises Invalid.  `cut_bytes`: of the cut in it, which may be long."""
+        return parsing() if cut_bytes <= QUICK_CUT_BYTES else await self._parsers.run(parsing)
+
     async def searchShards(self, request: pb.SearchShardsRequest) -> pb.SearchShardsResponse:
         """Answer for some shards, of a search of another controller."""
         stream = StreamName(request.scope, request.stream)
         parsed = parse(text_of(request.query))
-        until = cut_of(request.until, stream) if request.HasField("until") else None
         ask = Ask(
             "", request.low, request.high, request.sort, 0, request.bucketMs, tuple(request.facets),
             request.facetLimit,
@@ -155,6 +168,9 @@ class SearchFamily:
             raise Invalid(f"a shard gives at most {MAX_SHARD_HITS} hits")
         with self._bounded():
             async with asyncio.timeout(MAX_SEARCH_SECONDS):
+                until: StreamCut | None = None
+                if request.HasField("until"):
+                    until = await self._parsed(request.until.ByteSize(), partial(cut_of, request.until, stream))
                 view = await self._views.view(stream)
                 by_id = {shard.id.encode(): shard for shard in view.shards}
                 shards = [by_id[one] for one in dict.fromkeys(request.shards) if one in by_id]
@@ -191,6 +207,7 @@ class SearchFamily:
     async def close(self) -> None:
         """End the connections to other controllers, and remove the copies of shards."""
         self._others.close()
+        await self._parsers.close()
         if self._searcher is not None:
             await self._searcher.close()
 
