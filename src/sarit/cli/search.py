@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -22,11 +23,11 @@ from sarit.core.errors import Invalid
 from sarit.core.properties import CONFLUENT, PRAVEGA, SCHEMA_HEADER
 from sarit.core.times import parse_event_time, parse_time
 from sarit.env.real import RealClock
+from sarit.search.limits import MAX_SEARCH_HITS
 
 if TYPE_CHECKING:
     from sarit.client.aio import Client
     from sarit.client.search.query_scan import ScanQuestion, ScanState
-    from sarit.client.search.results import SearchResult
     from sarit.core.names import StreamName
     from sarit.search.document_maker import Decode
 
@@ -95,16 +96,15 @@ def search(
     counted = bool(count or width or facets)
     choices = _Choices(query, start, end, 0 if counted else limit, sort, width, facets)
     url = registry_for(click.get_current_context(), registry)
+    printing = _Printing(output, count, counted)
     answer = _Answer()
     interrupted = False
     try:
-        asyncio.run(_search(controller, name, choices, _Reading(scan, limit_bytes, url), answer))
+        asyncio.run(_search(controller, name, choices, _Reading(scan, limit_bytes, url), printing, answer))
     except KeyboardInterrupt:
         interrupted = True
-    if answer.result is not None:
-        search_output.print_result(answer.result, output, count=count, scores=sort == "score")
     if answer.state is not None:
-        search_output.print_scan(answer.state, output, count=count)
+        search_output.print_scan(answer.state, output, count=count, counted=counted)
     if interrupted:
         end_interrupted()
 
@@ -136,22 +136,32 @@ class _Reading:
     registry: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Printing:
+    """The options of what is printed.  `counted`: counts, and no events."""
+
+    output: str
+    count: bool
+    counted: bool
+
+
 @dataclass(slots=True)
 class _Answer:
-    """How far a scan has come, or what an index has answered; None: nothing."""
+    """How far a scan has come; None: nothing was read."""
 
     state: ScanState | None = None
-    result: SearchResult | None = None
 
 
-async def _search(controller: str, name: StreamName, choices: _Choices, reading: _Reading, answer: _Answer) -> None:
+async def _search(
+    controller: str, name: StreamName, choices: _Choices, reading: _Reading, printing: _Printing, answer: _Answer
+) -> None:
     from sarit.client import aio
     from sarit.client.streams.search_index import index_of
 
     async with await aio.connect(controller) as client:
         index = None if reading.forced else index_of(await client.stream(name).jobs())
         if index is not None and not choices.by_place:
-            answer.result = await _indexed(client, name, choices)
+            await _indexed(client, name, choices, printing)
             return
         if choices.sort == "score" or choices.facets:
             raise Invalid(
@@ -161,19 +171,28 @@ async def _search(controller: str, name: StreamName, choices: _Choices, reading:
         await _scan(client, name, choices, reading, answer)
 
 
-async def _indexed(client: Client, name: StreamName, choices: _Choices) -> SearchResult:
-    """Return what the index of a stream answers."""
+async def _indexed(client: Client, name: StreamName, choices: _Choices, printing: _Printing) -> None:
+    """Print what the index of a stream answers, page by page."""
     now_ms = RealClock().wall_ms()
-    return await client.search(
+    search = partial(
+        client.search,
         name,
         choices.query,
         start_ms=parse_event_time(choices.start, now_ms) if _is_time(choices.start) else None,
         end_ms=parse_event_time(choices.end, now_ms) if _is_time(choices.end) else None,
-        limit=choices.limit,
         sort=choices.sort,
-        bucket_ms=choices.bucket_ms,
-        facets=choices.facets,
     )
+    scores = choices.sort == "score"
+    page = first = await search(
+        limit=min(choices.limit, MAX_SEARCH_HITS), bucket_ms=choices.bucket_ms, facets=choices.facets
+    )
+    search_output.print_result(first, printing.output, count=printing.count, scores=scores)
+    shown = len(first.hits)
+    while page.page and shown < choices.limit:
+        page = await search(limit=min(choices.limit - shown, MAX_SEARCH_HITS), page=page.page)
+        search_output.print_hits(page, printing.output, scores=scores)
+        shown += len(page.hits)
+    search_output.say_of_index(first, None if printing.counted else shown)
 
 
 async def _scan(client: Client, name: StreamName, choices: _Choices, reading: _Reading, answer: _Answer) -> None:

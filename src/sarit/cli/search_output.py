@@ -23,14 +23,16 @@ _MICROS_PER_MILLI: Final = 1000
 TRUNCATED: Final = "(truncated since)"
 
 
-def print_scan(state: ScanState, output: str, *, count: bool) -> None:
-    """Print what a scan has found, and where to go on.  `output`: text or json."""
+def print_scan(state: ScanState, output: str, *, count: bool, counted: bool) -> None:
+    """Print what a scan has found, and where to go on.  `output`: text or json.  `counted`: hits are not wanted."""
     _print_counts(state.total if count else None, state.buckets, output)
     for found in state.hits:
         pointer = found.hit.pointer
         _print_hit(found.time_ms, pointer.segment, pointer.offset, found.hit.event, output)
     sys.stdout.flush()
-    _say_shown(f"{state.total:,} of {count_of(state.events, 'event')}", state.total, len(state.hits))
+    _say_found(
+        f"{state.total:,} of {count_of(state.events, 'event')}", state.total, None if counted else len(state.hits)
+    )
     if state.partly:
         _say(f"of {state.partly:,} events only a part was searched, or they have a field of another kind")
     if state.left_out:
@@ -40,7 +42,7 @@ def print_scan(state: ScanState, output: str, *, count: bool) -> None:
 
 
 def print_result(result: SearchResult, output: str, *, count: bool, scores: bool) -> None:
-    """Print what an index has answered, and how new it is.  `output`: text or json."""
+    """Print the first page of what an index has answered.  `output`: text or json."""
     _print_counts(result.total if count else None, result.histogram, output)
     for field, values in result.facets.items():
         for value, events in values:
@@ -48,10 +50,19 @@ def print_result(result: SearchResult, output: str, *, count: bool, scores: bool
             # A value is somebody else's: it must be no line of its own, and nothing that a terminal acts on.
             shown = value if value.isprintable() else json.dumps(value)
             click.echo(json.dumps(row) if output == "json" else f"{field}  {shown}  {events}")
+    print_hits(result, output, scores=scores)
+
+
+def print_hits(result: SearchResult, output: str, *, scores: bool) -> None:
+    """Print the hits of a page of what an index has answered.  `output`: text or json."""
     for hit in result.hits:
         _print_hit(hit.time_ms, hit.segment, hit.offset, hit.event, output, hit.score if scores else None)
+
+
+def say_of_index(result: SearchResult, shown: int | None) -> None:
+    """Say how many events match, and how new the index is.  `shown`: how many are printed; None: they are counted."""
     sys.stdout.flush()
-    _say_shown(count_of(result.total, "event"), result.total, len(result.hits))
+    _say_found(count_of(result.total, "event"), result.total, shown)
     when = "nothing yet" if result.cut is None else f"what was written until {_time(result.committed_ms)}, about"
     _say(f"the index has {when}")
 
@@ -83,13 +94,14 @@ def _time(time_ms: int) -> str | int:
     return f"{text[:-4]}Z" if isinstance(text, str) and "." in text else text
 
 
-def _say_shown(events: str, total: int, shown: int) -> None:
-    verbs = ("matches" if total == 1 else "match", "is" if shown == 1 else "are")
-    _say(f"{events} {verbs[0]}, of which {shown:,} {verbs[1]} shown")
+def _say_found(events: str, total: int, shown: int | None) -> None:
+    """Say that events match; `shown`: how many of them are printed, None: they were only counted."""
+    part = "" if shown is None else f", of which {shown:,} {'is' if shown == 1 else 'are'} shown"
+    _say(f"{events} {'matches' if total == 1 else 'match'}{part}")
 
 
 def _say(text: str) -> None:
     click.echo(f"sarit: {text}", err=True)
 
 
-__all__ = ["print_result", "print_scan"]
+__all__ = ["print_hits", "print_result", "print_scan", "say_of_index"]
