@@ -171,8 +171,10 @@ def test_deletion_without_terminal_names_the_option(node):
 def test_text_that_is_no_cut_is_refused_in_plain_words(node):
     sarit(node, "write", "plain/words", "--create", stdin="one\n")
     error = sarit(node, "read", "plain/words", "--from", "xyz", code=1)[1]
+    assert error.startswith("sarit: 'xyz' is no position: give head, tail, a cut, or a time: ")
+    error = sarit(node, "read", "plain/words", "--from", "H4sxyz", code=1)[1]
     assert error == (
-        "sarit: 'xyz' is not a stream cut: give the whole text of one, as `sarit read --print-cut` prints it\n"
+        "sarit: 'H4sxyz' is not a stream cut: give the whole text of one, as `sarit read --print-cut` prints it\n"
     )
 
 

@@ -77,6 +77,14 @@ def test_a_bounded_scan_says_where_to_go_on(node):
 def test_mistakes_are_named(node):
     assert "at character 1: the ( has no )" in " ".join(search(node, "(a", code=1)[1].split())
     assert "there is no field levl" in search(node, "levl:ERROR", code=1)[1]
+    assert "No such option '-l'. Before a query that begins with a minus write --" in search(node, "-level", code=2)[1]
+    assert "write --" not in search(node, "--level", code=2)[1]
+    assert search(node, "--count", "--", "-level:INFO")[0] == "10\n"
+    assert (
+        "'yesterday' is no position: give head, tail, a cut, or a time"
+        in search(node, "*", "--from", "yesterday", code=1)[1]
+    )
+    assert "--from is later than --to" in search(node, "*", "--from", "-1h", "--to", "-2h", code=1)[1]
 
 
 def test_ctrl_c_shows_what_was_found_and_how_to_go_on(node, monkeypatch):

@@ -11,7 +11,7 @@ from sarit.core import cuts
 from sarit.core.cuts import StreamCut
 from sarit.core.errors import Invalid
 from sarit.core.names import EPOCH_DELIMITER, SegmentId
-from sarit.core.times import parse_time
+from sarit.core.times import TIME_FORMS, parse_time
 from sarit.env.real import real_env
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sarit.core.names import StreamName
 
 METAVAR: Final = "head|tail|TIME|OFFSETS|CUT"
+_CUT_BEGINS: Final = "H4s"  # gzip, in base64
 HELP: Final = (
     'A time: "-10 minutes", "2026-01-31T12:00:00Z", or milliseconds since 1970.  Offsets, in bytes: '
     f"SEGMENT:OFFSET, as 0{EPOCH_DELIMITER}0:1024, several with commas; others begin at their start."
@@ -33,9 +34,21 @@ def position_of(client: Client, name: StreamName, text: str) -> StreamCut | str:
     Raises Invalid, NotFound."""
     if EPOCH_DELIMITER in text:
         return _cut_of_offsets(client, name, _parse_offsets(text))
-    if text[:1].isdigit() or text.startswith("-") or text == "now":
+    if is_time(text):
         return client.stream(name).cut_at(parse_time(text, real_env().clock.wall_ms()))
-    return text
+    return checked_place(text)
+
+
+def is_time(text: str) -> bool:
+    """Return whether a position is meant as a time."""
+    return text[:1].isdigit() or text.startswith("-") or text == "now"
+
+
+def checked_place(text: str) -> str:
+    """Return a position that is no time: head, tail, or what looks like a cut.  Raises Invalid."""
+    if text.startswith(_CUT_BEGINS) or text in ("head", "tail", cuts.UNBOUNDED_TEXT):
+        return text
+    raise Invalid(f"{text[:40]!r} is no position: give head, tail, a cut, or a time: {TIME_FORMS}")
 
 
 def cut_of(client: Client, name: StreamName, text: str) -> StreamCut:

@@ -17,6 +17,7 @@ from sarit.cli.near_names import NamedCommand
 from sarit.cli.option_types import Memory
 from sarit.cli.options import controller_option, format_option
 from sarit.cli.pipes import end_interrupted
+from sarit.cli.positions import checked_place, is_time
 from sarit.cli.progress import Bar
 from sarit.client.limits import SEARCH_MAX_HITS
 from sarit.core.errors import Invalid
@@ -94,7 +95,7 @@ def search(
     """
     width = 0 if histogram is None else _width(histogram)
     counted = bool(count or width or facets)
-    choices = _Choices(query, start, end, 0 if counted else limit, sort, width, facets)
+    choices = _Choices(query, start, end, *_times(start, end), 0 if counted else limit, sort, width, facets)
     url = registry_for(click.get_current_context(), registry)
     printing = _Printing(output, count, counted)
     answer = _Answer()
@@ -111,11 +112,13 @@ def search(
 
 @dataclass(frozen=True, slots=True)
 class _Choices:
-    """The options that say what is searched for."""
+    """The options that say what is searched for.  `start_ms`, `end_ms`: None: `start` and `end` are no times."""
 
     query: str
     start: str
     end: str
+    start_ms: int | None
+    end_ms: int | None
     limit: int
     sort: str
     bucket_ms: int
@@ -124,7 +127,7 @@ class _Choices:
     @property
     def by_place(self) -> bool:
         """Whether the range is one of places in the stream, which indexes do not know."""
-        return any(text not in ("head", "tail") and not _is_time(text) for text in (self.start, self.end))
+        return any(text not in ("head", "tail") and not is_time(text) for text in (self.start, self.end))
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,14 +176,8 @@ async def _search(
 
 async def _indexed(client: Client, name: StreamName, choices: _Choices, printing: _Printing) -> None:
     """Print what the index of a stream answers, page by page."""
-    now_ms = RealClock().wall_ms()
     search = partial(
-        client.search,
-        name,
-        choices.query,
-        start_ms=parse_event_time(choices.start, now_ms) if _is_time(choices.start) else None,
-        end_ms=parse_event_time(choices.end, now_ms) if _is_time(choices.end) else None,
-        sort=choices.sort,
+        client.search, name, choices.query, start_ms=choices.start_ms, end_ms=choices.end_ms, sort=choices.sort
     )
     scores = choices.sort == "score"
     page = first = await search(
@@ -219,15 +216,13 @@ async def _question(client: Client, name: StreamName, choices: _Choices, registr
     """Return the question that the options ask.  Raises Invalid, NotFound."""
     from sarit.client.search.query_scan import ScanQuestion
 
-    asked = ScanQuestion(choices.query, sort=choices.sort, limit=choices.limit, bucket_ms=choices.bucket_ms)
-    now_ms = RealClock().wall_ms()
-    if _is_time(choices.start):
-        asked = replace(asked, from_ms=parse_event_time(choices.start, now_ms))
-    elif choices.start != "head":
+    asked = ScanQuestion(
+        choices.query, from_ms=choices.start_ms, to_ms=choices.end_ms, sort=choices.sort, limit=choices.limit,
+        bucket_ms=choices.bucket_ms,
+    )  # fmt: skip
+    if choices.start_ms is None and choices.start != "head":
         asked = replace(asked, start=await client.cut(name, choices.start))
-    if _is_time(choices.end):
-        asked = replace(asked, to_ms=parse_event_time(choices.end, now_ms))
-    elif choices.end != "tail":
+    if choices.end_ms is None and choices.end != "tail":
         asked = replace(asked, end=await client.cut(name, choices.end))
     header = (await client.stream(name).properties()).get(SCHEMA_HEADER, "")
     return replace(asked, decode=_decode(name, header, registry)) if header in (CONFLUENT, PRAVEGA) else asked
@@ -241,8 +236,20 @@ def _decode(name: StreamName, header: str, registry: str) -> Decode:
     return SchemaDocuments(header, header_of(name, {SCHEMA_HEADER: header}, registry, None).reader, RealClock())
 
 
-def _is_time(text: str) -> bool:
-    return text[:1].isdigit() or text.startswith("-") or text == "now"
+def _times(start: str, end: str) -> tuple[int | None, int | None]:
+    """Return the times of a range, in milliseconds since 1970; None: that end of it is no time.  Raises Invalid."""
+    now_ms = RealClock().wall_ms()
+    start_ms, end_ms = (_time(text, now_ms) for text in (start, end))
+    if start_ms is not None and end_ms is not None and start_ms > end_ms:
+        raise Invalid("--from is later than --to: nothing lies between them")
+    return start_ms, end_ms
+
+
+def _time(text: str, now_ms: int) -> int | None:
+    if is_time(text):
+        return parse_event_time(text, now_ms)
+    checked_place(text)
+    return None
 
 
 def _width(text: str) -> int:

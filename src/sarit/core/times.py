@@ -21,6 +21,7 @@ _ISO: Final = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?\s?(Z|[+-]\d\d:?\d\d)?",
     re.ASCII | re.IGNORECASE,
 )
+_DAY: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _EPOCH_MS: Final = re.compile(r"\d{1,20}", re.ASCII)
 # Numbers that as milliseconds are in the months after 1970, but as seconds in this century or the next ones.
 _LIKELY_SECONDS: Final = range(10**9, 10**10)
@@ -28,7 +29,7 @@ _LIKELY_SECONDS: Final = range(10**9, 10**10)
 _LIKELY_MS: Final = range(10**11, 10**14)  # 1973 to 5138
 _YEAR_1: Final = -62_135_596_800_000  # where the dates of ISO 8601 begin
 _DAYS_OF_MONTHS: Final = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
-_FORMS: Final = 'give "now", a time before now ("-10 minutes"), ISO 8601 ("2026-01-31T12:00:00Z") or ms since 1970'
+TIME_FORMS: Final = '"now", a time before now ("-10 minutes"), ISO 8601 ("2026-01-31T12:00:00Z") or ms since 1970'
 
 
 def parse_time(text: str, now_ms: int) -> int:
@@ -62,11 +63,13 @@ def _parse(text: str, now_ms: int) -> int:
             raise Invalid(f"{text!r} is a time in 1970: if it is in seconds, give {wanted}000")
         if int(wanted) and int(wanted) not in _LIKELY_MS:
             when = "before 1974" if int(wanted) < _LIKELY_MS.start else "after the year 5000"
-            raise Invalid(f"{text!r} is a time {when} in milliseconds since 1970: {_FORMS}")
+            raise Invalid(f"{text!r} is a time {when} in milliseconds since 1970: give {TIME_FORMS}")
         return int(wanted)
     if (iso := _ISO.fullmatch(wanted)) is not None:
         return _of_iso(text, iso)
-    raise Invalid(f"{text!r} is no time: {_FORMS}")
+    if _DAY.fullmatch(wanted):
+        raise Invalid(f"{text!r} is a day: give a time of it with a zone, as {wanted}T00:00:00Z")
+    raise Invalid(f"{text!r} is no time: give {TIME_FORMS}")
 
 
 def _before(text: str, now_ms: int, count: int, unit: str) -> int:
