@@ -44,7 +44,8 @@ def continuous() -> None:
 
 _mapping = click.option(
     "--mapping", "mapping_file", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help='Fields that queries of this stream may name, as JSON: {"fields": {"level": "keyword"}}.',
+    help='Fields that queries of this stream may name, as JSON: {"fields": {"level": "keyword"}}; without it those of '
+    "its index, or of its first events.",
 )  # fmt: skip
 _wait = click.option(
     "--wait", default=30.0, show_default=True, metavar="SECONDS", help="Wait so long until it holds; 0: do not wait."
@@ -103,16 +104,18 @@ def show_query(stream: StreamName, name: str, controller: str, output: str) -> N
         found = client.continuous.get(stream, name)
         progress = client.continuous.progress(stream)
     if output == "json":
-        show(output, _as_json(found), "")
+        of_all = {"events": progress.events, "matches": progress.matches, "problem": progress.problem}
+        show(output, _as_json(found) | {"all_queries": of_all}, "")
         return
     created = datetime.fromtimestamp(found.created_ms / _MS_PER_SECOND, UTC)
-    show_fields(output, {
+    shown = {
         "name": found.name, "stream": str(found.stream), "query": found.query, "output": str(found.output),
         "with event": "yes" if found.with_event else "no", "state": found.state, "problem": found.problem or "-",
         "holds from": "-" if found.holds_from is None else cuts.to_text(found.holds_from), "id": found.id,
-        "maker": found.maker or "-", "created": created.isoformat(timespec="seconds"),
-        "matches of all queries": progress.matches, "not asked because": progress.problem or "-",
-    })  # fmt: skip
+        "maker": found.maker or "-", "created": created.isoformat(timespec="seconds").replace("+00:00", "Z"),
+        "matches of all queries": progress.matches,
+    }  # fmt: skip
+    show_fields(output, shown | ({"not asked because": progress.problem} if progress.problem else {}))
 
 
 @continuous.command()
@@ -167,7 +170,8 @@ def _said(query: ContinuousQuery) -> str:
     if query.state == "failed":
         return f"continuous query {query.name} holds for no event: {query.problem}"
     if query.holds_from is None:
-        return f"continuous query {query.name} is {query.state}: `sarit continuous show` says from when it holds"
+        where = f"`sarit continuous show {query.stream} {query.name}`"
+        return f"continuous query {query.name} is {query.state}: {where} says from when it holds"
     return f"continuous query {query.name} holds from {cuts.to_text(query.holds_from)}"
 
 

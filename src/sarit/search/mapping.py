@@ -15,6 +15,8 @@ from sarit.core.errors import Invalid
 from sarit.search.limits import MAX_FIELD_PATH_CHARACTERS, MAX_MAPPED_FIELDS
 
 _SHOWN_CHARACTERS: Final = 80
+NO_FIELDS: Final = "the events have no fields"
+"""What an error says of a query that names a field where none is known."""
 
 
 class Kind(StrEnum):

@@ -28,7 +28,7 @@ from sarit.core.texts import cut_text
 from sarit.search.analyzer import tokens
 from sarit.search.field_values import keyword, number, time_of, time_span
 from sarit.search.limits import MAX_QUERY_CHARACTERS, MAX_QUERY_DEPTH, MAX_QUERY_PARTS, MIN_PREFIX_CHARACTERS
-from sarit.search.mapping import Kind
+from sarit.search.mapping import NO_FIELDS, Kind
 from sarit.search.query import ALL_TEXT, And, Equals, Everything, Exists, Not, Or, Phrase, Prefix, Range, Term
 
 if TYPE_CHECKING:
@@ -537,7 +537,7 @@ def _wrong_value(node: _Leaf, text: str, why: str) -> Invalid:
 
 
 def _unknown_field(name: str, kinds: dict[str, Kind]) -> Invalid:
-    there = nearest(name, kinds) if kinds else "the events have no fields"
+    there = nearest(name, kinds) if kinds else NO_FIELDS
     return Invalid(
         f"the query: there is no field {_shown(name)}: {_shown(there, _NAMED_CHARACTERS)}; a text with a colon needs "
         "double quotes"

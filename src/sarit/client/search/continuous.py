@@ -24,7 +24,7 @@ from sarit.rpc import convert
 from sarit.rpc.generated import search_pb2 as pb
 from sarit.rpc.search_cuts import cut_of
 from sarit.rpc.search_methods import SEARCH
-from sarit.search.mapping import to_document
+from sarit.search.mapping import NO_FIELDS, to_document
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -168,13 +168,15 @@ class ContinuousQueries:
     async def _put(self, stream: StreamName, request: pb.PutContinuousRequest, wait: float) -> ContinuousQuery:
         try:
             reply = await self._called(request)
-        except Invalid:
+        except Invalid as error:
             if request.mapping:
                 raise
             # The query may name fields that no query has named before.
             mapping = await scan_mapping(self._session, stream)
             if not mapping.fields:
-                raise
+                if NO_FIELDS not in str(error):
+                    raise
+                raise Invalid(f"{error}; a mapping says which fields later events will have") from None
             request.mapping, request.inferred = json.dumps(to_document(mapping)).encode(), True
             reply = await self._called(request)
         made = _query(stream, reply.query)
