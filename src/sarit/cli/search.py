@@ -47,7 +47,13 @@ _SOME_TIME: Final = 10**13  # lengths are differences to it
     help='The earliest time of events ("-1h", "2026-01-31T12:00:00Z"), or where to begin to read.',
 )
 @click.option("--to", "end", default="tail", show_default=True, metavar="tail|TIME|CUT", help="The time to end at.")
-@click.option("--limit", type=click.IntRange(0, SEARCH_MAX_HITS), default=20, show_default=True, help="Of events.")
+@click.option(
+    "--limit",
+    type=click.IntRange(0, SEARCH_MAX_HITS),
+    default=20,
+    show_default=True,
+    help="Print at most so many events.",
+)
 @click.option(
     "--sort",
     type=click.Choice(["newest", "oldest", "score"]),
@@ -55,9 +61,15 @@ _SOME_TIME: Final = 10**13  # lengths are differences to it
     show_default=True,
     help="Which come first; score: those that match best, of an index only.",
 )
-@click.option("--histogram", metavar="WIDTH", help='Print how many events match by their times, as "1m" or "1h".')
 @click.option(
-    "--facet", "facets", multiple=True, metavar="FIELD", help="Print the most frequent values of a keyword in an index."
+    "--histogram", metavar="WIDTH", help='Print how many events match by their times, as "1m" or "1h", and no event.'
+)
+@click.option(
+    "--facet",
+    "facets",
+    multiple=True,
+    metavar="FIELD",
+    help="Print the most frequent values of a keyword in an index, and no event; more than once: of each.",
 )
 @click.option("--count", is_flag=True, help="Print how many events match, and none of them.")
 @click.option("--scan", is_flag=True, help="Read the events, also where the stream has an index.")
@@ -87,7 +99,8 @@ def search(
 
     QUERY has words, which have to be there all: `error timeout`.  `a OR b`, `NOT c` or `-c`, and parentheses;
     "words in order" in double quotes; beginnings of words, `time*`; fields of JSON documents, `level:ERROR`,
-    `took:>=5`, `took:[1 TO 5]`, `user.name:*`.  `*` is every event.
+    `took:>=5`, `took:[1 TO 5]`, `user.name:*`.  `*` is every event.  A QUERY that begins with a minus stands behind
+    `--`.
 
     Without an index all events of the range of times are read first, since those of parallel segments come in no order
     of time.  Their times are those that documents or envelopes say, or about those of writing.  Ctrl-C shows what was

@@ -62,7 +62,7 @@ class IndexViews:
             if job is None:
                 raise Invalid(
                     f"stream {stream} is not searchable: make it so with `sarit stream update {stream} --searchable`, "
-                    "or search with a scan (scan=True)"
+                    "or read it: `sarit search`, scan=True in Python"
                 )
             state = IndexState.decode(job.state)
             try:

@@ -112,7 +112,9 @@ async def test_search_that_cannot_be_is_refused(made, rest) -> None:
     assert "give one of" in error_of(await rest.get(path, params={"q": "a", "sort": "random"}), 400)
     assert "give 100 or less" in error_of(await rest.get(path, params={"q": "a", "limit": 101}), 400)
     assert "10 or fewer" in error_of(await rest.get(path, params={"q": "a", "facets": "a," * 11}), 400)
-    assert error_of(await rest.get(path, params={"q": "a"}), 400)  # it is not searchable
+    refused = error_of(await rest.get(path, params={"q": "a"}), 400)
+    assert "stream s/t is not searchable: make it so with `sarit stream update s/t --searchable`" in refused
+    assert "or read it: `sarit search`, scan=True in Python" in refused
 
 
 @on_rest
