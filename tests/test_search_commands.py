@@ -82,7 +82,11 @@ def test_stream_becomes_searchable_shows_its_index_and_ends(place, tmp_path):
     assert "behind    0 bytes" in text
     assert "gap       8 bytes were truncated before they were indexed" in text
 
-    changed = said(place, "stream", "update", "web/log", "--search-mapping", str(mapping))["search"]
+    same = sarit(place, "stream", "update", "web/log", "--searchable", "--search-interval", "1")[1]
+    assert "made again" not in same
+    out, err = sarit(place, "stream", "update", "web/log", "--search-mapping", str(mapping), "--format", "json")
+    assert "the index of web/log is deleted, and made again from the head" in err
+    changed = json.loads(out)["search"]
     assert (changed["mapping"], changed["interval_seconds"]) == (MAPPING, 1)
     assert said(place, "stream", "update", "web/log", "--not-searchable")["search"] is None
     assert "stream web/log has no index" in said(place, "stream", "update", "web/log", "--not-searchable", code=1)

@@ -44,7 +44,8 @@ _OPTIONS = (
     ),
     click.option(
         "--search-interval", "search_interval_seconds", type=int, metavar="SECONDS",
-        help="How long after they were written events can be found, about; 5 without it.",
+        help="How long after they were written events can be found, about; 5 without it. Another one for an index that "
+        "there is indexes all again, too.",
     ),
 )  # fmt: skip
 _NAMES = tuple(SearchSettings.__dataclass_fields__)
@@ -131,6 +132,7 @@ def change_index(client: Client, name: StreamName, change: SearchChange) -> None
     wanted = replace(found.settings, **given).check()
     if wanted != found.settings:
         replace_job(client, name, SEARCH_KIND, found.settings.encode(), wanted.encode(), SEARCH_JOB)
+        click.echo(f"sarit: the index of {name} is deleted, and made again from the {wanted.start}", err=True)
 
 
 # -- what there is -------------------------------------------------------------------------------
