@@ -53,6 +53,7 @@ def test_asyncio_reference_holds_every_public_name_and_no_internal_one(built: Pa
     page = (built / "reference" / "asyncio.html").read_text()
     missing = [name for name in aio.__all__ if f'id="sarit.aio.{name}"' not in page]
     assert not missing, f"add them to docs/reference/asyncio.md: {missing}"
+    assert 'id="sarit.aio.Searches.__call__"' in page, "an object that is called shows its call"
     facades = [facade for module in MODULES for facade in module.facades]
     internal = [f"{each.name}.{name}" for each in facades for name, why in each.hidden.items() if "call" in why]
     shown = [name for name in internal if f'id="sarit.aio.{name}"' in page]

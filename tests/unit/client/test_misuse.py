@@ -107,6 +107,7 @@ def test_hot_methods_of_the_blocking_client_are_typed_and_cost_no_call(name, met
 USES = {
     "event that UTF-8 cannot encode": (lambda c: c.writer("s/t").write("\ud800"), "valid Unicode"),
     "batch that UTF-8 cannot encode": (lambda c: c.writer("s/t").write_many(["\ud800"]), "valid Unicode"),
+    "page of a search as text": (lambda c: c.search("s/t", "a", page="x"), r"Searches\(page='x'\): give bytes"),
     "stream is a number": (lambda c: c.writer(5), "stream=5"),
     "stream without a scope": (lambda c: c.reader("t"), "SCOPE/STREAM"),
     "text that UTF-8 cannot encode": (lambda c: c.create_scope("\ud800"), "valid Unicode"),

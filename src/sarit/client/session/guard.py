@@ -250,7 +250,8 @@ class Arguments:
     __slots__ = ("_by_name", "_by_position", "_method", "_rest")
 
     def __init__(self, function: Any, skipped: int = 1) -> None:
-        self._method = function.__name__
+        # Who calls an instance writes no name of a method.
+        self._method = function.__name__ if function.__name__ != "__call__" else function.__qualname__.split(".")[0]
         self._by_position: list[Argument | None] = []
         self._by_name: dict[str, Argument] = {}
         self._rest: Argument | None = None
