@@ -19,7 +19,7 @@ from sarit.core.cuts import StreamCut
 from sarit.core.names import SegmentId, StreamName
 from sarit.rpc.generated import search_pb2 as pb
 from sarit.rpc.search_methods import SEARCH
-from sarit.search.answers import Page
+from sarit.search.answers import Ask, Page
 from sarit.search.mapping import Field, Kind, Mapping
 from sarit.search.settings import SEARCH_JOB, SEARCH_KIND, SearchSettings
 from sarit.search.state import IndexState
@@ -94,9 +94,12 @@ def assert_unheard(caplog) -> None:
         assert record.levelno < logging.ERROR
 
 
+ANYWHERE = {"key": 1 << 62, "ties": 0, "total": EVENTS, "committed_ms": 1, "asked": Ask("*").asked}
+
+
 def page(stream=LOG, positions=None, **fields) -> bytes:
     cut = StreamCut(stream, {SegmentId(0, 0): 1 << 40, SegmentId(0, 1): 1 << 40} if positions is None else positions)
-    return Page(cut, **{"key": 1 << 62, "ties": 0, "total": EVENTS, "committed_ms": 1} | fields).encode()
+    return Page(cut, **ANYWHERE | fields).encode()
 
 
 def search(**fields) -> pb.SearchRequest:
@@ -110,9 +113,9 @@ def shards(**fields) -> pb.SearchShardsRequest:
 
 FORGED = (
     page(HIDDEN), page(StreamName("_system", "log")), page(positions={SegmentId(0, 0): 5}),
-    page(positions={SegmentId(7, 7): 5}), page(positions={SegmentId(0, at): at for at in range(50_000)}),
-    page(ties=10_001), page(total=-1), page(committed_ms=-1), b"\x02" + page()[1:], page()[:-3], page() + b"x",
-    page()[:29], b"\x01" * 40, b"\xff" * 5000, page()[:29] + bytes(2_000_000), page()[:29] + b"\xff" * 2_000_000,
+    page(positions={SegmentId(7, 7): 5}), page(positions={SegmentId(0, at): at for at in range(15_000)}),
+    page(ties=10_001), page(total=-1), page(committed_ms=-1), b"\x01" + page()[1:], page()[:-3], page() + b"x",
+    page()[:33], b"\x02" * 40, b"\xff" * 5000, page()[:33] + bytes(2_000_000), page()[:33] + b"\xff" * 2_000_000,
 )  # fmt: skip
 REFUSED = (
     *((SEARCH.search, search(page=one)) for one in FORGED),
@@ -177,7 +180,11 @@ def test_pages_and_parts_that_are_forged_show_nothing_but_the_stream(runner, htt
             assert len(every) == EVENTS
             for fields in ({}, {"key": -(1 << 63)}, {"key": (1 << 63) - 1}, {"ties": 10_000}, {"total": (1 << 63) - 1}):
                 for sort in ("newest", "oldest"):
-                    found = await called(dave, SEARCH.search, search(page=page(**fields), sort=sort, limit=1000))
+                    found = await called(
+                        dave,
+                        SEARCH.search,
+                        search(page=page(**fields, asked=Ask("*", sort=sort).asked), sort=sort, limit=1000),
+                    )
                     assert {(hit.segment, hit.offset) for hit in found.hits} <= every
             for low, high in ((1 << 62, -(1 << 62)), (-(1 << 63), (1 << 63) - 1), (5, 5)):
                 with_all = shards(low=low, high=high, facets=["level", "nobody", "text"], bucketMs=1, limit=1000)

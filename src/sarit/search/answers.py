@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
+import zlib
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -40,25 +41,26 @@ if TYPE_CHECKING:
     Address: TypeAlias = tuple[str, int]
 
 NEWEST, OLDEST, SCORE = "newest", "oldest", "score"
-_FORMAT: Final = 1
-_PAGE: Final = struct.Struct(">BqIqq")
+_FORMAT: Final = 2
+_PAGE: Final = struct.Struct(">BqIqqI")
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
     """The place of a page of hits: behind `ties` hits with the order key `key`, of what lies before `cut`.
 
-    `total`, `committed_ms`: of the first page."""
+    `total`, `committed_ms`: of the first page.  `asked`: `Ask.asked` of the search that it goes on with."""
 
     cut: StreamCut
     key: int
     ties: int
     total: int
     committed_ms: int
+    asked: int
 
     def encode(self) -> bytes:
         """Return the token of the page; empty if it is too long: there are no further pages then."""
-        head = _PAGE.pack(_FORMAT, self.key, self.ties, self.total, self.committed_ms)
+        head = _PAGE.pack(_FORMAT, self.key, self.ties, self.total, self.committed_ms, self.asked)
         token = head + cuts.to_bytes(self.cut)
         return token if len(token) <= MAX_PAGE_BYTES else b""
 
@@ -67,11 +69,11 @@ class Page:
         """Return the page of a token that a caller gave.  Raises Invalid."""
         if not _PAGE.size < len(token) <= MAX_PAGE_BYTES or token[0] != _FORMAT:
             raise Invalid("the page is not one that a search returned: search again without it")
-        _, key, ties, total, committed_ms = _PAGE.unpack_from(token)
+        _, key, ties, total, committed_ms, asked = _PAGE.unpack_from(token)
         cut = cuts.from_bytes(token[_PAGE.size :])
         if cut is None or cut.stream != stream or ties > MAX_TIED_HITS or min(total, committed_ms) < 0:
             raise Invalid(f"the page is of a search in another stream than {stream}")
-        return cls(cut, key, ties, total, committed_ms)
+        return cls(cut, key, ties, total, committed_ms, asked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,14 @@ class Ask:
             raise Invalid(f"a facet's name is longer than {MAX_FIELD_PATH_CHARACTERS} characters")
         if self.page is not None and self.sort == SCORE:
             raise Invalid("hits that are sorted by score have one page: raise the limit, or narrow the query")
+        if self.page is not None and self.page.asked != self.asked:
+            raise Invalid("the page is of another query, or in another order: search without it first")
         return self
+
+    @property
+    def asked(self) -> int:
+        """A checksum of the query and the order, by which a page of another search is known."""
+        return zlib.crc32(f"{self.sort} {self.query}".encode(errors="replace"))
 
     def keys(self) -> tuple[int, int]:
         """Return the order keys that the page may have, from the first to before the second."""
@@ -187,7 +196,7 @@ def page_of(ask: Ask, answer: ShardAnswer, cut: StreamCut, committed_ms: int) ->
         key = shown[-1].order_key
         ties = sum(hit.order_key == key for hit in shown) + (page.ties if page is not None and page.key == key else 0)
         if ties <= MAX_TIED_HITS:
-            following = Page(cut, key, ties, total, committed_ms)
+            following = Page(cut, key, ties, total, committed_ms, ask.asked)
     facets = answer.facets or {}
     found = {field: facets.get(field, ())[: ask.facet_limit] for field in ask.facets}
     return PageOfHits(shown, total, answer.buckets, found, following)

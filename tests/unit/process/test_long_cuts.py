@@ -11,7 +11,7 @@ from sarit.core.errors import Invalid
 from sarit.core.names import SegmentId
 from sarit.process.search import family as family_module
 from sarit.rpc.generated import search_pb2 as pb
-from sarit.search.answers import Page
+from sarit.search.answers import Ask, Page
 from sarit.search.limits import MAX_PAGE_BYTES
 from tests.unit.controller.world import STREAM
 from tests.unit.process.search_index import event
@@ -37,7 +37,7 @@ class Threads:
 def long_page(count):
     """Return the token of a page with a cut of many segments: about as long as one may be."""
     positions = {SegmentId(1, number): 1 << 40 for number in range(count)}
-    return Page(StreamCut(STREAM, positions), 0, 0, 0, 0).encode()
+    return Page(StreamCut(STREAM, positions), 0, 0, 0, 0, Ask("*").asked).encode()
 
 
 def test_long_cuts_of_callers_are_parsed_beside_the_event_loop(tmp_path, monkeypatch):

@@ -60,10 +60,19 @@ def test_pages_show_every_hit_once_in_order(shards, sort, limit):
             break
         token = page.next_page.encode()
         ask = Ask("x", sort=sort, limit=limit, page=Page.decode(token, STREAM))
-        assert ask.page == page.next_page == Page(CUT, ask.page.key, ask.page.ties, total, 5)
+        assert ask.page == page.next_page == Page(CUT, ask.page.key, ask.page.ties, total, 5, ask.asked)
     assert len(shown) == len(set(shown)) == total
     keys = [hit.order_key for hit in shown]
     assert keys == sorted(keys, reverse=sort == NEWEST)
+
+
+def test_page_of_another_search_is_refused():
+    asked = Ask("x", sort=NEWEST, limit=1)
+    page = page_of(asked, ShardAnswer((ShardHit(Place(0, 0), 5), ShardHit(Place(0, 1), 4)), 2), CUT, 5).next_page
+    assert Ask("x", limit=3, page=page).check().page == page
+    for other in (Ask("y", page=page), Ask("x", sort=OLDEST, page=page)):
+        with pytest.raises(Invalid, match="the page is of another query, or in another order"):
+            other.check()
 
 
 def test_best_hits_come_first_on_one_page():
@@ -75,7 +84,7 @@ def test_best_hits_come_first_on_one_page():
     assert [hit.order_key for hit in page.hits][:4] == [19, 14, 9, 4]
     assert page.next_page is None
     with pytest.raises(Invalid, match="one page"):
-        Ask("x", sort=SCORE, page=Page(CUT, 1, 1, 1, 1)).check()
+        Ask("x", sort=SCORE, page=Page(CUT, 1, 1, 1, 1, 0)).check()
 
 
 def test_counts_of_shards_are_added():
@@ -111,9 +120,9 @@ def test_shards_are_chosen_by_time():
 @pytest.mark.parametrize(
     "token",
     [
-        b"", b"\1", b"x" * 40, Page(CUT, 0, 0, 0, 0).encode()[:-1], Page(CUT, 0, 0, 0, 0).encode() + b"x",
-        b"\2" + Page(CUT, 0, 0, 0, 0).encode()[1:], Page(CUT, 0, 1 << 31, 0, 0).encode(),
-        Page(StreamCut(StreamName("app", "t"), {SegmentId(0, 0): 1}), 0, 0, 0, 0).encode(),
+        b"", b"\1", b"x" * 40, Page(CUT, 0, 0, 0, 0, 0).encode()[:-1], Page(CUT, 0, 0, 0, 0, 0).encode() + b"x",
+        b"\1" + Page(CUT, 0, 0, 0, 0, 0).encode()[1:], Page(CUT, 0, 1 << 31, 0, 0, 0).encode(),
+        Page(StreamCut(StreamName("app", "t"), {SegmentId(0, 0): 1}), 0, 0, 0, 0, 0).encode(),
     ],
 )  # fmt: skip
 def test_token_that_no_search_returned_is_refused(token):
