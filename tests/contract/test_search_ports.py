@@ -141,7 +141,6 @@ def test_rows_change_from_version_to_version(run):
         rows = parts.rows
         assert await rows.get([b"a", b"b"]) == [None, None]
         assert await rows.scan(b"") == []
-        before = await rows.position()
         first = await rows.put(b"a", b"1", None)
         with pytest.raises(Conflict):
             await rows.put(b"a", b"2", None)
@@ -156,7 +155,26 @@ def test_rows_change_from_version_to_version(run):
             await rows.put(b"a", None, first)
         assert await rows.put(b"a", None, second) == -1
         assert await rows.get([b"a"]) == [None]
-        assert await rows.position() > before
+
+    run(test)
+
+
+def test_several_rows_change_together_with_their_mark(run):
+    async def test(parts):
+        rows = parts.rows
+        made = await rows.put_all([(b"a", b"1", None), (b"b", b"2", None)], (b"mark", b"m"))
+        ((_, first),) = await rows.get([b"mark"])
+        assert await rows.get([b"a", b"b"]) == [(b"1", made[0]), (b"2", made[1])]
+        with pytest.raises(Conflict):
+            await rows.put_all([(b"a", b"3", made[0]), (b"b", b"3", made[1] + 1)], (b"mark", b"n"))
+        assert await rows.get([b"a", b"mark"]) == [(b"1", made[0]), (b"m", first)]
+        changed = await rows.put_all([(b"a", b"3", made[0]), (b"b", None, made[1])], (b"mark", b"m"))
+        assert changed[1] == -1
+        ((_, second),) = await rows.get([b"mark"])
+        assert second > first
+        assert await rows.get([b"a", b"b"]) == [(b"3", changed[0]), None]
+        await rows.put_all([(b"b", b"4", None)])
+        assert await rows.get([b"mark"]) == [(b"m", second)]
 
     run(test)
 

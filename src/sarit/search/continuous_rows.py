@@ -1,6 +1,7 @@
 """Rows of continuous queries: what their users want, and from when on it holds.  Pure.
 
     q/STREAM ID/NAME   a query       m/STREAM ID   the fields that the queries of a stream know
+                                     c/STREAM ID   gets a new version together with every change of these rows
 
 A user changes what is *wanted*.  The job of the stream *adopts* it when it begins a batch: only then does a new query
 hold, a changed one hold in its new form, or is a deleted one gone; `holds_from` is the cut at which that batch began.
@@ -27,10 +28,10 @@ from sarit.search.limits import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from sarit.core.cuts import StreamCut
-    from sarit.search.ports import Rows
+    from sarit.search.ports import RowChange, Rows
 
 _FORMAT: Final = 1
 
@@ -115,9 +116,22 @@ def mapping_key(stream_id: str) -> bytes:
     return f"m/{stream_id}".encode()
 
 
+def changes_key(stream_id: str) -> bytes:
+    """Return the key of the row that is written together with every change of the others of a stream."""
+    return f"c/{stream_id}".encode()
+
+
 def stream_id_of(key: bytes) -> str:
-    """Return the id of the stream in a key of either kind."""
+    """Return the id of the stream in a key of any kind."""
     return key.decode(errors="replace").split("/")[1]
+
+
+async def write_rows(rows: Rows, stream: StreamName, stream_id: str, changes: Sequence[RowChange]) -> list[int]:
+    """Change rows of the queries of a stream, or of their fields: all of them, or none.  Nothing else changes them.
+
+    The job of the stream reads them again only if the row of `changes_key` has another version, so that one is written
+    in the same step.  Returns the new versions; of a removal -1.  Raises Conflict, Unavailable."""
+    return await rows.put_all(changes, (changes_key(stream_id), str(stream).encode()))
 
 
 async def delete_dead_queries(rows: Rows, has_id: Callable[[StreamName, str], Awaitable[bool]]) -> int:
@@ -137,10 +151,14 @@ async def delete_dead_queries(rows: Rows, has_id: Callable[[StreamName, str], Aw
             with suppress(Conflict):  # another controller has deleted it
                 await rows.put(key, None, version)
                 deleted += 1
-    for key, _, version in await rows.scan(b"m/"):
-        if alive.get(stream_id_of(key)) is False:
-            with suppress(Conflict):
-                await rows.put(key, None, version)
+    for key, value, _ in await rows.scan(b"c/"):  # also of streams whose queries were all deleted before
+        if (stream_id := stream_id_of(key)) not in alive:
+            alive[stream_id] = await has_id(StreamName.parse(value.decode()), stream_id)
+    for prefix in (b"m/", b"c/"):
+        for key, _, version in await rows.scan(prefix):
+            if alive.get(stream_id_of(key)) is False:
+                with suppress(Conflict):
+                    await rows.put(key, None, version)
     return deleted
 
 

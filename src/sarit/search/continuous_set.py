@@ -13,9 +13,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from sarit.core.errors import Conflict, Corrupt, Invalid
+from sarit.core.limits import NOT_EXISTS
 from sarit.core.texts import cut_text
 from sarit.search.continuous_queries import CompiledQueries
-from sarit.search.continuous_rows import decode_query, encode_query, mapping_key, query_key
+from sarit.search.continuous_rows import changes_key, decode_query, encode_query, mapping_key, query_key, write_rows
 from sarit.search.limits import (
     CONTINUOUS_OUTPUT_CHECK_SECONDS,
     CONTINUOUS_ROWS_AT_ONCE,
@@ -87,7 +88,7 @@ class QuerySet:
         self._languages = languages
         self._clock = env.clock
         self._worker = worker
-        self._position: int | None = None
+        self._mark: int | None = None  # the version of the row of changes; None: the rows have to be read again
         self._loaded = fresh
         self._mapping = b""
         self._found: dict[bytes, tuple[ContinuousQuery, int]] = {}
@@ -113,10 +114,12 @@ class QuerySet:
         self._checked[output] = self._clock.monotonic(), why or "it cannot be written to"
 
     async def load(self) -> None:
-        """Read the rows again if any has changed, and the rules of access.  Raises Unavailable."""
+        """Read the rows again if one of them has changed, and the rules of access.  Raises Unavailable."""
         await self._rights.refresh()
-        position = await self._rows.position()
-        if position == self._position:
+        # Before the rows: who changes one meanwhile gives this row another version, and they are read again.
+        (mark,) = await self._rows.get([changes_key(self._stream_id)])
+        version = NOT_EXISTS if mark is None else mark[1]
+        if version == self._mark:
             return
         (mapping,) = await self._rows.get([mapping_key(self._stream_id)])
         encoded = b"" if mapping is None else mapping[0]
@@ -129,7 +132,7 @@ class QuerySet:
         await self._compile(found)
         both = self._found.keys() | found.keys()
         self._touched.update(key for key in both if self._found.get(key) != found.get(key))
-        self._found, self._position, self._loaded = found, position, True
+        self._found, self._mark, self._loaded = found, version, True
         self._sorted = None
 
     def _decoded(self, rows: Sequence[tuple[bytes, bytes, int]]) -> dict[bytes, tuple[ContinuousQuery, int]]:
@@ -228,9 +231,9 @@ class QuerySet:
             part = changes[first : first + CONTINUOUS_ROWS_AT_ONCE]
             rows = [(each.key, None if each.query is None else encode_query(each.query), each.version) for each in part]
             try:
-                versions = await self._rows.put_all(rows)
+                versions = await write_rows(self._rows, self._stream, self._stream_id, rows)
             except Conflict:  # none of them is written: all come again once the rows are read again
-                self._position = None
+                self._mark = None
                 continue
             for change, version in zip(part, versions, strict=True):
                 self._note(change, version)
@@ -250,7 +253,7 @@ class QuerySet:
     @property
     def is_stale(self) -> bool:
         """Whether a row was changed by its user while the changes of the job were written."""
-        return self._position is None
+        return self._mark is None
 
     async def asked(self) -> Asked:
         """Return the queries that hold now.  They stay the same until `load` or `apply` is called."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
     from sarit.core.names import StreamName
+    from sarit.search.ports import RowChange
 
     # Called before and after each change: a test fails there, or is cancelled.
     Gate = Callable[[str], Awaitable[None]]
@@ -93,20 +94,21 @@ class MemoryRows:
         self._rows[key] = (value, self._position)
         return self._position
 
-    async def put_all(self, changes: Sequence[tuple[bytes, bytes | None, int]]) -> list[int]:
-        """Do the same for several (key, value, version), for all or for none.  Raises Conflict."""
+    async def put_all(self, changes: Sequence[RowChange], mark: tuple[bytes, bytes] | None = None) -> list[int]:
+        """Do the same for several rows, for all or for none.  Raises Conflict.
+
+        `mark`: a key and the value that it gets together with them, whatever it has."""
         for key, _, version in changes:
-            if key not in self._rows or self._rows[key][1] != version:
+            if self._rows.get(key, (b"", None))[1] != version:
                 raise Conflict(f"row {key!a} has another version")
+        if mark is not None:
+            self._position += 1
+            self._rows[mark[0]] = mark[1], self._position
         return [await self.put(*change) for change in changes]
 
     async def scan(self, prefix: bytes) -> list[tuple[bytes, bytes, int]]:
         """Return (key, value, version) of all keys that begin with a prefix, ascending."""
         return sorted((key, *row) for key, row in self._rows.items() if key.startswith(prefix))
-
-    async def position(self) -> int:
-        """Return a number that rises with every change of any row."""
-        return self._position
 
 
 class MemoryEvents:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from sarit.search.mapping import Mapping as FieldMapping
     from sarit.search.query import Query
 
+    # Of a row: its key, its new value (None: it is removed), and the version that it has (None: there is no such row).
+    RowChange: TypeAlias = tuple[bytes, bytes | None, int | None]
+
     # Saves the state of a job, and the cut beyond which retention must not truncate.  Raises Fenced, Unavailable.
     Save: TypeAlias = Callable[[bytes, StreamCut | None], Awaitable[None]]
 
@@ -108,14 +111,13 @@ class Rows(Protocol):
 
         Returns the new version; of a removal -1.  Raises Conflict, and changes nothing; Unavailable."""
 
-    async def put_all(self, changes: Sequence[tuple[bytes, bytes | None, int]]) -> list[int]:
-        """Do the same for several (key, value, version), for all or for none.  Raises Conflict, Unavailable."""
+    async def put_all(self, changes: Sequence[RowChange], mark: tuple[bytes, bytes] | None = None) -> list[int]:
+        """Do the same for several rows, for all or for none.  Raises Conflict, Unavailable.
+
+        `mark`: a key and the value that it gets together with them, whatever it has."""
 
     async def scan(self, prefix: bytes) -> list[tuple[bytes, bytes, int]]:
         """Return (key, value, version) of all keys that begin with a prefix, ascending.  Raises Unavailable."""
-
-    async def position(self) -> int:
-        """Return a number that rises with every change of any row.  Raises Unavailable."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,15 @@ from sarit.search.continuous_matches import is_proof
 from sarit.search.continuous_plan import ContinuousState, Outcome
 from sarit.search.continuous_ports import OutputProblem
 from sarit.search.continuous_queries import TimedBatch
-from sarit.search.continuous_rows import ContinuousQuery, Definition, Maker, decode_query, encode_query, query_key
+from sarit.search.continuous_rows import (
+    ContinuousQuery,
+    Definition,
+    Maker,
+    changes_key,
+    decode_query,
+    encode_query,
+    query_key,
+)
 from sarit.search.continuous_set import QuerySet
 from sarit.search.ports import EventSlice
 from sarit.search.query import ALL_TEXT, And, Not, Query, Term
@@ -31,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 
     from sarit.search.continuous_plan import Proof
+    from sarit.search.ports import RowChange
 
 SOURCE = StreamName("shop", "orders")
 OUTPUT = StreamName("shop", "alerts")
@@ -324,6 +333,10 @@ class MemoryRows:
         self.rows[key] = value, self.changes
         return self.changes
 
+    def mark(self, key: bytes, value: bytes) -> None:
+        self.changes += 1
+        self.rows[key] = value, self.changes
+
 
 class Rows:
     """`Rows` of one process."""
@@ -344,11 +357,13 @@ class Rows:
         await self._gate("was put")
         return found
 
-    async def put_all(self, changes: Sequence[tuple[bytes, bytes | None, int]]) -> list[int]:
+    async def put_all(self, changes: Sequence[RowChange], mark: tuple[bytes, bytes] | None = None) -> list[int]:
         await self._gate("put")
         rows = self._world.rows.rows
         if any(rows.get(key, (b"", None))[1] != version for key, _, version in changes):
             raise Conflict("a row was changed")
+        if mark is not None:
+            self._world.rows.mark(*mark)
         found = [self._put(*change) for change in changes]
         await self._gate("was put")
         return found
@@ -364,10 +379,6 @@ class Rows:
     async def scan(self, prefix: bytes) -> list[tuple[bytes, bytes, int]]:
         await self._gate("scan")
         return [(key, *row) for key, row in sorted(self._world.rows.rows.items()) if key.startswith(prefix)]
-
-    async def position(self) -> int:
-        await self._gate("position")
-        return self._world.rows.changes
 
 
 @dataclass
@@ -410,6 +421,7 @@ class World:
         else:
             query, version = replace(decode_query(found[0]), wanted=wanted), found[1]
         self.rows.put(key, encode_query(query), version)
+        self.rows.mark(changes_key(STREAM_ID), str(SOURCE).encode())
 
     def query(self, name: str) -> ContinuousQuery:
         return decode_query(self.rows.rows[query_key(STREAM_ID, name)][0])

@@ -17,6 +17,7 @@ from sarit.core.names import SegmentId
 from sarit.search import continuous, continuous_set
 from sarit.search.continuous_plan import ContinuousState, Intent, Outcome, Proof, Written
 from sarit.search.continuous_queries import CompiledQueries
+from sarit.search.continuous_rows import changes_key
 from sarit.search.ports import EventSlice
 from tests.unit.search.continuous_world import OTHER, OUTPUT, SOURCE, STREAM_ID, Gate, Killed, World, run_to_the_end
 
@@ -154,6 +155,54 @@ def test_only_queries_that_come_or_change_are_compiled(monkeypatch: pytest.Monke
     assert set(compiled.values()) == {1}
     assert len(compiled) == len(names) + 1
     assert world.written() == world.expected()
+
+
+def test_rows_are_read_again_only_after_a_change_of_their_own_stream() -> None:
+    def begin(world: World) -> None:
+        world.want("red", "red")
+
+    def note(world: World) -> None:
+        scans.append(gate.calls.count("scan"))
+
+    def commit(world: World) -> None:
+        world.rows.mark(b"i/" + b"b" * 32, b"an index, which commits")
+        world.rows.mark(changes_key("b" * 32), b"queries of another stream")
+
+    def change(world: World) -> None:
+        world.want("red", "red -blue")
+
+    def end(world: World) -> None:
+        world.stream.sealed = True
+
+    scans, gate, rest = list[int](), Gate(), [lambda _: None] * 30
+    world = World([begin, *rest, note, *[commit] * 30, note, change, *rest, note, end])
+    asyncio.run(run_to_the_end(world.process(gate)))
+    settled, committed, changed = scans
+    assert committed == settled
+    # After the change of its user, and after the job has written that it holds.
+    assert changed == settled + 2
+    assert world.query("red").state == "active"
+
+
+def test_rows_of_the_version_before_have_no_row_of_changes() -> None:
+    def begin(world: World) -> None:
+        world.want("red", "red")
+        del world.rows.rows[changes_key(STREAM_ID)]
+
+    def change(world: World) -> None:
+        states.append(world.query("red").state)
+        world.want("red", "red -blue")
+
+    def end(world: World) -> None:
+        states.append(world.query("red").state)
+        world.stream.sealed = True
+
+    states, rest = list[str](), [lambda _: None] * 30
+    world = World([*rest, change, *rest, end])
+    begin(world)
+    asyncio.run(run_to_the_end(world.process()))
+    assert states == ["active", "active"]
+    assert world.query("red").adopted == world.query("red").wanted
 
 
 def append_more(world: World) -> None:

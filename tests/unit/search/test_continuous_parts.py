@@ -20,12 +20,14 @@ from sarit.search.continuous_rows import (
     ContinuousQuery,
     Definition,
     Maker,
+    changes_key,
     check_name,
     decode_query,
     delete_dead_queries,
     encode_query,
     mapping_key,
     query_key,
+    write_rows,
 )
 from sarit.search.continuous_set import Asked
 from sarit.search.limits import MAX_MATCH_EVENT_BYTES
@@ -167,8 +169,11 @@ def test_rows_of_deleted_streams_are_deleted() -> None:
         rows = MemoryRows()
         for stream_id in ("aa", "bb"):
             await rows.put(query_key(stream_id, "late"), encode_query(QUERY), None)
-            await rows.put(mapping_key(stream_id), b"{}", None)
+            await write_rows(rows, SOURCE, stream_id, [(mapping_key(stream_id), b"{}", None)])
+        # The queries of this stream were deleted before.
+        await write_rows(rows, SOURCE, "cc", [(mapping_key("cc"), b"{}", None)])
         assert await delete_dead_queries(rows, has_id) == 1
-        assert [key for key, _, _ in await rows.scan(b"")] == [mapping_key("aa"), query_key("aa", "late")]
+        alive = [changes_key("aa"), mapping_key("aa"), query_key("aa", "late")]
+        assert [key for key, _, _ in await rows.scan(b"")] == alive
 
     asyncio.run(main())

@@ -39,6 +39,7 @@ from sarit.search.continuous_rows import (
     encode_query,
     mapping_key,
     query_key,
+    write_rows,
 )
 from sarit.search.event_language import decode_mapping, encode_mapping, extended
 from sarit.search.limits import MAX_SEARCH_SETTINGS_BYTES
@@ -85,7 +86,7 @@ class ContinuousCalls:
         text = text_of(request.query)
         stream_id = await self._stream_id(stream)
         await self._require(output)
-        await self._learn(stream_id, text, request.mapping, inferred=request.inferred)
+        await self._learn(stream, stream_id, text, request.mapping, inferred=request.inferred)
         wanted = Definition(text, output, with_event=request.withEvent, maker=_maker())
         key = query_key(stream_id, name)
         (found,) = await self._rows.get([key])
@@ -103,7 +104,7 @@ class ContinuousCalls:
                 return search_pb2.PutContinuousResponse(query=_message(query, found[1]))
             query = self._changed(query, wanted, found[1], request.version)
         try:
-            version = await self._rows.put(key, encode_query(query), None if found is None else found[1])
+            version = await self._put(stream, stream_id, key, encode_query(query), found)
         except Conflict:
             raise Conflict(f"continuous query {name} of {stream} was changed by another at the same time") from None
         if found is None:
@@ -152,7 +153,8 @@ class ContinuousCalls:
     ) -> search_pb2.DeleteContinuousResponse:  # fmt: skip
         """Delete a query: it is gone once the job has adopted that.  Raises NotFound, Invalid."""
         stream, output = StreamName(request.scope, request.stream), _output(request)
-        key = query_key(await self._stream_id(stream), check_name(request.name))
+        stream_id = await self._stream_id(stream)
+        key = query_key(stream_id, check_name(request.name))
         for _ in range(MAX_CONTINUOUS_ATTEMPTS):
             (found,) = await self._rows.get([key])
             if found is None:
@@ -164,7 +166,7 @@ class ContinuousCalls:
             # Of a query that was never asked nothing is under way.
             value = None if query.adopted is None else encode_query(replace(query, wanted=None))
             with suppress(Conflict):  # the job has adopted it meanwhile, or suspended it
-                await self._rows.put(key, value, found[1])
+                await self._put(stream, stream_id, key, value, found)
                 await self._ensure_job(stream)
                 return search_pb2.DeleteContinuousResponse()
         raise Unavailable(f"continuous query {request.name} is changed by others at the same time; try again")
@@ -207,7 +209,14 @@ class ContinuousCalls:
         """Raises NotFound: there is no such stream."""
         await self._controller.catalog.require(output)
 
-    async def _learn(self, stream_id: str, text: str, given: bytes, *, inferred: bool) -> None:
+    async def _put(
+        self, stream: StreamName, stream_id: str, key: bytes, value: bytes | None, found: tuple[bytes, int] | None
+    ) -> int:  # fmt: skip
+        """Change a row that was found so, and return its version.  Raises Conflict."""
+        change = key, value, None if found is None else found[1]
+        return (await write_rows(self._rows, stream, stream_id, [change]))[0]
+
+    async def _learn(self, stream: StreamName, stream_id: str, text: str, given: bytes, *, inferred: bool) -> None:
         """Check the text of a query, and add fields to what the queries of the stream know.
 
         Fields that were inferred are added only if the query needs them.  Raises Invalid."""
@@ -230,7 +239,7 @@ class ContinuousCalls:
             if wanted == known:
                 return
             with suppress(Conflict):
-                await self._rows.put(key, encode_mapping(wanted), None if found is None else found[1])
+                await self._put(stream, stream_id, key, encode_mapping(wanted), found)
                 return
         raise Unavailable("the fields of continuous queries are changed by others at the same time; try again")
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from sarit.core.names import StreamName
     from sarit.env.ports import Env
     from sarit.process.search.private_directory import PrivateDirectory
-    from sarit.search.ports import ShardEngine
+    from sarit.search.ports import RowChange, ShardEngine
 
 _log = logging.getLogger("sarit.search")
 
@@ -169,11 +169,18 @@ class TableRows:
         """Set the value of a key, or remove it (None), if it has a version; None: if there is none.
 
         Returns the new version; of a removal -1.  Raises Conflict, and changes nothing; Unavailable."""
-        return (await self._update(TableUpdate(key, value, NOT_EXISTS if version is None else version)))[0]
+        return (await self.put_all([(key, value, version)]))[0]
 
-    async def put_all(self, changes: Sequence[tuple[bytes, bytes | None, int]]) -> list[int]:
-        """Do the same for several (key, value, version), for all or for none.  Raises Conflict, Unavailable."""
-        return await self._update(*(TableUpdate(*change) for change in changes))
+    async def put_all(self, changes: Sequence[RowChange], mark: tuple[bytes, bytes] | None = None) -> list[int]:
+        """Do the same for several rows, for all or for none.  Raises Conflict, Unavailable.
+
+        `mark`: a key and the value that it gets together with them, whatever it has."""
+        updates = [
+            TableUpdate(key, value, NOT_EXISTS if version is None else version) for key, value, version in changes
+        ]
+        if mark is not None:
+            updates.append(TableUpdate(*mark, NO_VERSION))
+        return (await self._update(*updates))[: len(changes)]
 
     async def put_always(self, key: bytes, value: bytes | None) -> None:
         """Set the value of a key, or remove it, whatever it has.  Raises Unavailable."""
