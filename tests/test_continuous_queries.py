@@ -14,11 +14,12 @@ from sarit.controller.jobs import JobKey, JobTable
 from sarit.core.errors import Exists, Forbidden, Invalid, NotFound
 from sarit.core.names import StreamName
 from sarit.env.real import real_env
+from sarit.process.jobs.match_outputs import StreamOutputs
 from sarit.process.search import continuous as continuous_calls
 from sarit.process.search import continuous_outputs
 from sarit.process.settings import NodeConfig
 from sarit.process.standalone import open_node
-from sarit.search.continuous_plan import CONTINUOUS_JOB, CONTINUOUS_KIND
+from sarit.search.continuous_plan import CONTINUOUS_JOB, CONTINUOUS_KIND, Proof
 from sarit.security.permissions import Permission, Rule
 from tests.limits import HANG_SECONDS
 from tests.security.running import Secured, secured, write_files
@@ -221,6 +222,20 @@ def test_rows_of_a_deleted_stream_are_deleted(tmp_path) -> None:
         await client.delete_stream(ORDERS)
         await site.sweep_once()
         assert await site.rows.scan(b"q/") == []
+
+    on_node(tmp_path, work)
+
+
+def test_nobody_can_tell_what_was_in_an_output_that_was_made_again(tmp_path) -> None:
+    async def work(node, client):
+        await prepare(client)
+        before = await client.stream_cut_tail(ALERTS)
+        outputs = StreamOutputs(client.session, real_env().clock)
+        assert await outputs.has(StreamName.parse(ALERTS), before, Proof("6f", 0, 0)) is False
+        await client.delete_stream(ALERTS, seal=True)
+        await client.create_stream(ALERTS)
+        assert await outputs.has(StreamName.parse(ALERTS), before, Proof("6f", 0, 0)) is None
+        await outputs.close()
 
     on_node(tmp_path, work)
 

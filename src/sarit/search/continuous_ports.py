@@ -72,7 +72,7 @@ class Outputs(Protocol):
 
     async def has(self, output: StreamName, after: StreamCut, proof: Proof) -> bool | None:
         """Return whether a match is in an output behind a cut; None: nobody can tell, since events there were truncated
-        or are too many.  Raises Unavailable."""
+        or are too many, or the stream was deleted and made again.  Raises Unavailable."""
 
 
 class Rights(Protocol):

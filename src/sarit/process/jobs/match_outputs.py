@@ -145,7 +145,13 @@ class StreamOutputs:
 
     async def has(self, output: StreamName, after: StreamCut, proof: Proof) -> bool | None:
         """Return whether a match is in an output behind a cut; None: nobody can tell, since events there were truncated
-        or are too many.  Raises Unavailable."""
+        or are too many, or the stream was deleted and made again.  Raises Unavailable."""
+        try:
+            return await self._has(output, after, proof)
+        except NotFound:  # no segment of the cut: what had the match is gone
+            return None
+
+    async def _has(self, output: StreamName, after: StreamCut, proof: Proof) -> bool | None:
         source, at, seen, lost = StreamEvents(self._session, output, self._clock), after, 0, 0
         async with aclosing(source.follow(after)) as slices:
             async for found in slices:
