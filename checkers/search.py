@@ -61,12 +61,16 @@ class Held:
     """A time in which a query held in one form.
 
     `wanted`: the events of the stream that it matches in this form.  `begin`, `end`: it holds for the events between
-    these cuts.  `loose`: it need not: its row said so for a moment, and whoever had the job then knew nothing of it."""
+    these cuts.  `loose`: it need not: its row said so for a moment, and whoever had the job then knew nothing of it.
+    `latest`: it may hold up to this cut; None: not behind `end`.  `gap`: matches of events between these cuts may be
+    lost with their output."""
 
     wanted: frozenset[Position]
     begin: Cut
     end: Cut
     loose: bool = False
+    latest: Cut | None = None
+    gap: tuple[Cut, Cut] | None = None
 
 
 @dataclass(slots=True)
@@ -90,8 +94,8 @@ def check_index(history: IndexHistory) -> list[Violation]:
 def check_matches(history: MatchHistory) -> list[Violation]:
     """Everything that is wrong with the matches of one query; empty when nothing is."""
     found = Counter(history.found)
-    due = {place for held in history.held if not held.loose for place in _held_for(held, history.ranges)}
-    allowed = due.union(*(_held_for(held, history.ranges) for held in history.held))
+    due = {place for held in history.held if not held.loose for place in _due(held, history.ranges)}
+    allowed = due.union(*(_held_for(held, held.latest or held.end, history.ranges) for held in history.held))
     return [
         Violation(kind, f"query {history.query}: {len(places)} events, as {sorted(places)[:_SHOWN]}")
         for kind, places in (
@@ -104,12 +108,19 @@ def check_matches(history: MatchHistory) -> list[Violation]:
     ]
 
 
-def _held_for(held: Held, ranges: Ranges) -> set[Position]:
-    """Return the events that a query matches in the time in which it held."""
+def _due(held: Held, ranges: Ranges) -> set[Position]:
+    """Return the events whose matches must be there."""
+    places = _held_for(held, held.end, ranges)
+    if held.gap is None:
+        return places
+    begin, end = held.gap
+    return {place for place in places if _is_before(place, begin, ranges) or not _is_before(place, end, ranges)}
+
+
+def _held_for(held: Held, end: Cut, ranges: Ranges) -> set[Position]:
+    """Return the events that a query matches from its begin to a cut."""
     return {
-        place
-        for place in held.wanted
-        if not _is_before(place, held.begin, ranges) and _is_before(place, held.end, ranges)
+        place for place in held.wanted if not _is_before(place, held.begin, ranges) and _is_before(place, end, ranges)
     }
 
 

@@ -5,7 +5,7 @@ what was seen is all that was ever true, also of writes whose outcome was unknow
 query held to the cut at which whoever had the job removed it.
 
 A worker that has lost the job may write a row all the same, which the next one corrects.  What such a row says is
-*loose*: matches may be there.
+*loose*: matches may be there.  So they may behind the cut at which such a worker removed a row or suspended its query.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from sarit.controller.keys import SEARCH_TABLE
 from sarit.search.continuous_rows import decode_query
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 
     from sarit.controller.ports import Tables, TableUpdate, TableValue
     from sarit.core.cuts import StreamCut
+    from sarit.core.names import StreamName
     from sarit.search.continuous_rows import ContinuousQuery, Definition
 
 _QUERIES = b"q/"
@@ -36,13 +37,26 @@ class JobRun:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A time in which a query held in one form; `end`: None: to the end of the stream.  `loose`: see the head."""
+    """A time in which a query held in one form.
+
+    `end`: from this cut on it need not; `latest`: and from this one on it may not; None: to the end of the stream.
+    `loose`: see the head."""
 
     query: ContinuousQuery
     form: Definition
     begin: StreamCut
     end: StreamCut | None
+    latest: StreamCut | None
     loose: bool
+
+
+@dataclass(slots=True)
+class _End:
+    """The cut at which a run removed a row, or suspended its query.  `loose`: it may have lost the job by then."""
+
+    fence: int
+    cut: StreamCut
+    loose: bool = True
 
 
 class SeenQueries:
@@ -52,7 +66,7 @@ class SeenQueries:
         self._rows: dict[bytes, dict[int, ContinuousQuery]] = {}  # by key and version
         self._loose: set[tuple[bytes, int]] = set()
         self._tried: dict[tuple[bytes, bytes], int] = {}  # the fence of who tried to write a value
-        self._ends: dict[str, StreamCut] = {}  # by id: the cut at which a row was removed, or its query suspended
+        self._ends: dict[tuple[bytes, int], list[_End]] = {}  # by the key and the version before
         self._newest = 0
 
     def __repr__(self) -> str:
@@ -70,19 +84,25 @@ class SeenQueries:
             if self._tried.get((key, value), self._newest) < self._newest:
                 self._loose.add((key, version))
 
-    def try_to_write(self, update: TableUpdate, run: JobRun) -> None:
-        """Note that a run of the job is about to write or to remove a row."""
-        query = self._rows[update.key][update.expected]
+    def try_to_write(self, update: TableUpdate, run: JobRun) -> Callable[[], None]:
+        """Note that a run of the job is about to write or to remove a row.  Returns what to call once it has."""
         if update.value is not None:
             self._tried[update.key, update.value] = run.fence
         ends = update.value is None or decode_query(update.value).holds_from is None
-        if ends and run.cut is not None:
-            self._ends[query.id] = run.cut
+        if not ends or run.cut is None:
+            return lambda: None
+        end = _End(run.fence, run.cut)
+        self._ends.setdefault((update.key, update.expected), []).append(end)
+
+        def written() -> None:
+            end.loose = run.fence < self._newest
+
+        return written
 
     @property
-    def problems(self) -> list[str]:
-        """Why queries were suspended."""
-        return sorted({query.problem for query in self._all() if query.problem})
+    def problems(self) -> Set[tuple[StreamName, str]]:
+        """Why queries were suspended, with their outputs."""
+        return {(query.adopted.output, query.problem) for query in self._all() if query.problem and query.adopted}
 
     @property
     def by_id(self) -> dict[str, ContinuousQuery]:
@@ -97,25 +117,44 @@ class SeenQueries:
         """Return when each query held.  `present`: the ids of those that still hold."""
         still, found = set(present), list[Term]()
         for key, versions in self._rows.items():
-            by_id: dict[str, list[tuple[bool, ContinuousQuery]]] = {}
+            by_id: dict[str, list[int]] = {}
             for version in sorted(versions):
-                query = versions[version]
-                by_id.setdefault(query.id, []).append(((key, version) in self._loose, query))
-            for number, rows in by_id.items():
-                found += self._terms_of(rows, None if number in still else self._ends.get(number))
+                by_id.setdefault(versions[version].id, []).append(version)
+            for number, of_query in by_id.items():
+                found += self._terms_of(key, of_query, holds=number in still)
         return found
 
-    def _terms_of(self, rows: Sequence[tuple[bool, ContinuousQuery]], end: StreamCut | None) -> Iterator[Term]:
-        """Yield the times in which one query held."""
+    def _terms_of(self, key: bytes, versions: Sequence[int], *, holds: bool) -> Iterator[Term]:
+        """Yield the times in which one query held.  `holds`: it still does."""
+        rows = self._rows[key]
         begins = [
-            (loose, query)
-            for (loose, query), (_, before) in zip(rows, [(False, None), *rows], strict=False)
-            if before is None or (query.adopted, query.holds_from) != (before.adopted, before.holds_from)
+            at for at, version in enumerate(versions) if not at or _form(rows[version]) != _form(rows[versions[at - 1]])
         ]
-        for (loose, query), (_, later) in zip(begins, [*begins[1:], (False, None)], strict=True):
-            if query.adopted is not None and query.holds_from is not None:
-                until = end if later is None else later.holds_from or self._ends.get(query.id)
-                yield Term(query, query.adopted, query.holds_from, until, loose)
+        for begin, later in zip(begins, [*begins[1:], len(versions)], strict=True):
+            query = rows[versions[begin]]
+            if query.adopted is None or query.holds_from is None:
+                continue
+            following = [rows[version].holds_from for version in versions[later:]]
+            again = next((cut for cut in following if cut is not None), None)
+            end = latest = again
+            if (following and following[0] is None) or not (following or holds):
+                end, latest = self._end_of(key, versions[begin:later], again)
+            yield Term(query, query.adopted, query.holds_from, end, latest, (key, versions[begin]) in self._loose)
+
+    def _end_of(
+        self, key: bytes, versions: Sequence[int], again: StreamCut | None
+    ) -> tuple[StreamCut | None, StreamCut | None]:  # fmt: skip
+        """Return when a term ended: see `Term`.  `versions`: of its rows.  `again`: the cut from which the query held
+        then."""
+        ends = [end for version in versions for end in self._ends.get((key, version), ())]
+        if not ends:
+            return again, again
+        ends.sort(key=lambda end: end.fence)  # a run saves no smaller cut than those before it
+        return ends[0].cut, again if any(end.loose for end in ends) else ends[-1].cut
+
+
+def _form(query: ContinuousQuery) -> tuple[Definition | None, StreamCut | None]:
+    return query.adopted, query.holds_from
 
 
 class SeenTables:
@@ -148,10 +187,11 @@ class SeenTables:
         """Change rows, as `Tables` does."""
         assert table == SEARCH_TABLE
         ours = [each for each in updates if each.key.startswith(_QUERIES)]
-        if self._run is not None:
-            for each in ours:
-                self._seen.try_to_write(each, self._run)
+        run = self._run
+        written = [] if run is None else [self._seen.try_to_write(each, run) for each in ours]
         versions = await self._tables.update(table, updates)
+        for note in written:
+            note()
         for each, version in zip(updates, versions, strict=True):
             if each in ours and each.value is not None:
                 self._seen.see(each.key, each.value, version)

@@ -226,7 +226,7 @@ def test_rows_of_a_deleted_stream_are_deleted(tmp_path) -> None:
     on_node(tmp_path, work)
 
 
-def test_nobody_can_tell_what_was_in_an_output_that_was_made_again(tmp_path) -> None:
+def test_nobody_knows_what_was_in_an_output_that_was_made_again(tmp_path) -> None:
     async def work(node, client):
         await prepare(client)
         before = await client.stream_cut_tail(ALERTS)

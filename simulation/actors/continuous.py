@@ -30,6 +30,7 @@ from sarit.core.names import StreamName
 from sarit.process.job_kinds import JobConfig, JobStatistics, JobWorld
 from sarit.process.jobs import match_outputs
 from sarit.process.jobs.continuous import ContinuousJobs
+from sarit.process.jobs.event_source import StreamEvents
 from sarit.process.search.calls import SearchWorld
 from sarit.process.search.continuous import ContinuousCalls
 from sarit.process.search.site import SearchSite
@@ -40,6 +41,7 @@ from sarit.search import continuous
 from sarit.search.continuous import ContinuousStatistics
 from sarit.search.continuous_plan import CONTINUOUS_JOB, CONTINUOUS_KIND, ContinuousState
 from sarit.wire.limits import NO_VERSION
+from simulation.actors.broken_output import BrokenOutput
 from simulation.actors.clients import SCOPE, connect_client, packed, retry_forever, scale_now_and_then
 from simulation.actors.controllers import controller_of, in_process, running_controller
 from simulation.actors.job_streams import JobStream
@@ -73,6 +75,9 @@ _TEXTS: Final[dict[str, Callable[[set[str]], bool]]] = {
     "NOT small": lambda words: "small" not in words,
 }
 _NAMES: Final = ("a", "b", "c")
+# Of queries that users leave alone: one whose output breaks, and one that is made at the end.
+_KEPT: Final = "kept"
+_LAST: Final = "last"
 _EVENTS: Final = 240
 _USERS: Final = 2
 _CHANGES: Final = 8  # of each user
@@ -106,6 +111,9 @@ class ContinuousUsers:
         self._seen = SeenQueries()
         self._rng = cluster.rng("continuous")
         self._quiet = False
+        self._made = asyncio.Event()
+        self._cut: StreamCut | None = None  # as it was saved last
+        self._broken = BrokenOutput(cluster, STREAM, OUTPUTS, lambda: self._cut)
         if self.on:
             cluster.job_kinds[CONTINUOUS_KIND] = self._runner
 
@@ -117,7 +125,7 @@ class ContinuousUsers:
         if not self.on:
             return [], []
         spawn, work = self.cluster.spawn, self.stream.start(self._create)
-        work += [spawn(self._scale(output), f"scaler of {output}") for output in OUTPUTS]
+        work += [spawn(self._scale_or_break(output), f"scaler of {output}") for output in OUTPUTS]
         work += [spawn(self._use(number), f"user {number} of queries") for number in range(_USERS)]
         return work, [spawn(self._rival(), "rival of the job of queries"), spawn(self._forget(), "forgetting")]
 
@@ -140,7 +148,7 @@ class ContinuousUsers:
             found = ContinuousState.decode(state)
             await self._trouble_before(work)
             await save(state, held)
-            run.cut = found.cut
+            run.cut = self._cut = found.cut
             if found.intent is not None:
                 self.cluster.trace.probe("continuous_intent")
                 await self._trouble_after(work, found.intent)
@@ -232,6 +240,7 @@ class ContinuousUsers:
             await client.create_stream(output, segments=2)
         with suppress(Conflict):  # a user has made it by now
             await self._in_process(lambda calls: _change(calls, self._wanted(self._rng), deletes=False))
+        self._made.set()
 
     def _wanted(self, rng: random.Random) -> search_pb2.PutContinuousRequest:
         """Draw a query."""
@@ -241,10 +250,17 @@ class ContinuousUsers:
             output=pb.StreamInfo(scope=output.scope, stream=output.stream), withEvent=rng.random() < 0.5,
         )  # fmt: skip
 
-    async def _scale(self, output: StreamName) -> None:
+    async def _scale_or_break(self, output: StreamName) -> None:
         client = await self.stream.client()
         await retry_forever(lambda: client.create_stream(output, segments=2))
-        await scale_now_and_then(self.cluster, client, output, output.stream, times=(0, 1, 2), pause=8, segments=(1, 4))
+        if output == self._broken.output:
+            await self._made.wait()
+            await retry_forever(lambda: self._in_process(partial(_add, name=_KEPT, output=output)))
+            await self._broken.run(client)
+        else:
+            await scale_now_and_then(
+                self.cluster, client, output, output.stream, times=(0, 1, 2), pause=8, segments=(1, 4)
+            )
         await client.close()
 
     async def _use(self, number: int) -> None:
@@ -272,14 +288,28 @@ class ContinuousUsers:
     # -- after the faults -------------------------------------------------------------------------------
 
     async def converge(self) -> None:
-        """Wait until the job has asked about the whole stream, and read all streams."""
+        """Wait until everything that users want holds, and the whole stream was asked about, and read all streams."""
         if not self.on:
             return
         self._quiet = True
         client = await self.stream.client()
+        if self._broken.is_broken:
+            await self.stream.wait(
+                client, partial(self._is_at_the_tail, client), "a broken output holds up all queries"
+            )
+            await self._broken.mend(client)
+        await retry_forever(lambda: self._in_process(partial(_add, name=_LAST, output=OUTPUTS[0])))
+        await self.stream.wait(client, partial(_holds, client), "queries do not hold as their users want")
         await self.stream.end(client, "the job of queries is not done")
         await self._read(client)
         await client.close()
+
+    async def _is_at_the_tail(self, client: Client) -> bool:
+        """Return whether the job has asked about everything that is written."""
+        if self._cut is None:
+            return False
+        source, cut = StreamEvents(client.session, STREAM, self.cluster.clients.env.clock, 1), self._cut
+        return not await retry_forever(lambda: source.bytes_behind(cut))
 
     async def _read(self, client: Client) -> None:
         """Read the stream, the outputs, and the rows at last."""
@@ -295,7 +325,8 @@ class ContinuousUsers:
         found: dict[str, list[Position]] = {number: [] for number in self._seen.by_id}
         for output in OUTPUTS:
             matches = await JobStream(self.cluster, output, output.stream, output.stream).events(client)
-            for _, data in sorted(matches.items()):
+            before = self._broken.matches if output == self._broken.output else []
+            for data in (*before, *(data for _, data in sorted(matches.items()))):
                 match = json.loads(data)
                 if self._is_right(match, output, events):
                     found[match["id"]].append((match["segment"], match["offset"]))
@@ -305,7 +336,7 @@ class ContinuousUsers:
         self.histories = [
             MatchHistory(
                 f"{self._seen.by_id[number].name} {number}",
-                [_held(term, events, end) for term in terms[number]],
+                [self._held(term, events, end) for term in terms[number]],
                 places,
                 ranges,
             )
@@ -327,9 +358,22 @@ class ContinuousUsers:
             self._wrong.append(Violation("match-wrong", f"{match} in {output}: expected {expected} in {outputs}"))
         return True
 
+    def _held(self, term: Term, events: Mapping[Position, bytes], tail: Cut) -> Held:
+        matches = _TEXTS[term.form.text]
+        wanted = frozenset(place for place, event in events.items() if matches(set(event.decode().split())))
+        end, latest = (tail if cut is None else packed(cut) for cut in (term.end, term.latest))
+        return Held(wanted, packed(term.begin), end, term.loose, latest, self._broken.gap(term.form.output))
+
     def check(self) -> list[Violation]:
         """All violations."""
-        suspended = [Violation("query-suspended", why) for why in self._seen.problems]
+        problems = sorted(self._seen.problems)
+        if problems:
+            self.cluster.trace.probe("continuous_suspended")
+        suspended = [
+            Violation("query-suspended", f"of {output}: {why}")
+            for output, why in problems
+            if not self._broken.explains(output, why)
+        ]
         return [*suspended, *self._wrong, *(found for each in self.histories for found in check_matches(each))]
 
 
@@ -367,10 +411,18 @@ async def _change(calls: ContinuousCalls, wanted: search_pb2.PutContinuousReques
         await calls.putContinuous(wanted)
 
 
-def _held(term: Term, events: Mapping[Position, bytes], end: Cut) -> Held:
-    matches = _TEXTS[term.form.text]
-    wanted = frozenset(place for place, event in events.items() if matches(set(event.decode().split())))
-    return Held(wanted, packed(term.begin), end if term.end is None else packed(term.end), loose=term.loose)
+async def _add(calls: ContinuousCalls, name: str, output: StreamName) -> None:
+    """Create a query that users leave alone.  Raises SaritError."""
+    wanted = search_pb2.PutContinuousRequest(
+        scope=STREAM.scope, stream=STREAM.stream, name=name, query=b"NOT small",
+        output=pb.StreamInfo(scope=output.scope, stream=output.stream),
+    )  # fmt: skip
+    await _change(calls, wanted, deletes=False)
+
+
+async def _holds(client: Client) -> bool:
+    """Return whether all queries hold as their users want."""
+    return all(query.state == "active" for query in await retry_forever(lambda: client.continuous.list(STREAM)))
 
 
 def _event(number: int, rng: random.Random) -> bytes:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sarit.controller.jobs import Claim
 from sarit.core.errors import Fenced
 from sarit.process.jobs.match_outputs import StreamOutputs
+from sarit.process.search.site import TableRows
 from sarit.search.continuous import Continuous
 from sarit.search.continuous_plan import CONTINUOUS_KIND, Outcome
 from sarit.search.continuous_set import QuerySet
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 _ONCE: Final = "each match once in the output"
 _STATED: Final = "a query holds from its stated cut"
+_ADOPTED: Final = "what users want comes to hold"
+_ALONE: Final = "a broken output harms its own queries alone"
 
 
 async def _commit_all(job: Any, begun: Any) -> None:
@@ -213,14 +216,60 @@ def rows_read_behind_the_batch() -> Iterator[None]:
         yield
 
 
+@mutant(_ADOPTED)
+@contextmanager
+def change_of_a_query_without_its_mark() -> Iterator[None]:
+    """A row of a query is changed, and the row of changes is not written with it: the job does not look."""
+    right = TableRows.put_all
+
+    async def wrong(self: Any, changes: Any, mark: Any = None) -> list[int]:
+        return await right(self, changes)
+
+    with patched(TableRows, right, wrong):
+        yield
+
+
+@mutant(_ALONE)
+@contextmanager
+def queries_of_a_broken_output_not_suspended() -> Iterator[None]:
+    """A batch whose matches cannot be written to an output is asked about again with the queries of that output."""
+    right = QuerySet.changes
+
+    async def wrong(self: Any, cut: Any) -> Any:
+        found = await right(self, cut)
+        held = {key for key, (query, _) in self._found.items() if query.holds_from is not None}
+        return [change for change in found if change.key not in held or not (change.query and change.query.problem)]
+
+    with patched(QuerySet, right, wrong):
+        yield
+
+
+@mutant(_ALONE)
+@contextmanager
+def batch_of_a_broken_output_committed_for_the_others() -> Iterator[None]:
+    """Transactions on other outputs than the broken one are committed, and their batch is asked about again."""
+    right = Continuous._discard
+
+    async def wrong(self: Any, begun: Any) -> None:
+        for each in begun.values():
+            await each.transaction.flush()
+        await _commit_all(self, begun)
+
+    with patched(Continuous, right, wrong):
+        yield
+
+
 __all__ = [
     "aborted_matches_taken_for_committed",
+    "batch_of_a_broken_output_committed_for_the_others",
     "batch_repeated_for_all_outputs",
+    "change_of_a_query_without_its_mark",
     "forgotten_matches_taken_for_aborted",
     "forgotten_matches_taken_for_committed",
     "generation_of_the_job_not_compared",
     "matches_committed_before_recorded",
     "matches_committed_by_who_lost_the_job",
+    "queries_of_a_broken_output_not_suspended",
     "query_adopted_a_batch_late",
     "query_adopted_before_its_cut_is_saved",
     "recorded_batch_forgotten_at_takeover",

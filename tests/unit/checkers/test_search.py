@@ -86,5 +86,20 @@ def test_matches_of_a_time_in_which_a_query_may_have_held() -> None:
     assert matches([(0, 0), (0, 0), (0, 10), (LEFT, 0)], loose, FROM_10) == {"match-double"}
 
 
+def test_matches_of_a_time_whose_end_nobody_knows() -> None:
+    held = Held(MATCHED, {0: 0, 1: 0}, {0: 10, 1: 0}, latest=WHOLE.cut)
+    assert matches([(0, 0)], held) == set()
+    assert matches([(0, 0), (0, 10)], held) == set()
+    assert matches([(0, 10)], held) == {"match-lost"}
+
+
+def test_matches_that_may_be_lost_with_their_output() -> None:
+    held = Held(MATCHED, {0: 0, 1: 0}, WHOLE.cut, gap=({0: 0, 1: 0}, {0: 10, 1: 0}))
+    assert matches([(0, 0), (0, 10), (LEFT, 0)], held) == set()
+    assert matches([(0, 10), (LEFT, 0)], held) == set()
+    assert matches([(0, 0), (LEFT, 0)], held) == {"match-lost"}
+    assert matches([(0, 0), (0, 0), (0, 10), (LEFT, 0)], held) == {"match-double"}
+
+
 def test_matches_in_another_order_than_their_events() -> None:
     assert matches([(0, 10), (0, 0), (LEFT, 0)], Held(MATCHED, {0: 0, 1: 0}, WHOLE.cut)) == {"match-order"}
