@@ -13,14 +13,17 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
 from tests.costs import Costs, WorkerCosts
 from tests.left_threads import LeftThreads
 from tests.limits import USUAL_EXAMPLES, examples
 
-settings.register_profile("share", max_examples=examples(USUAL_EXAMPLES))
+# Without limits of time: the machine may be busy.
+settings.register_profile(
+    "share", max_examples=examples(USUAL_EXAMPLES), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("share")
 # Tests run many nodes beside each other; those that need the HTTP port ask for one.
 os.environ["SARIT_HTTP_PORT"] = "off"

@@ -52,7 +52,6 @@ def test_damaged_bytes_raise_allowed_errors_only(name):
 
     @settings(
         max_examples=examples(150),
-        deadline=None,
         derandomize=True,
         suppress_health_check=list(HealthCheck),
         database=None,

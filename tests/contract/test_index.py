@@ -267,7 +267,7 @@ BATCH = st.builds(
 )
 
 
-@settings(max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(30), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     batches=st.lists(BATCH, max_size=6), start=KEY, end=KEY, limit=st.integers(0, 5), asked=st.lists(KEY, max_size=5)
 )

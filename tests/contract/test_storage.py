@@ -220,7 +220,7 @@ def test_concurrent_writes_and_reads(opened):
     run(main)
 
 
-@settings(max_examples=examples(10), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(10), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(parts=st.lists(st.binary(max_size=50), max_size=6), number=st.integers(0, 1 << 60), data=st.data())
 def test_any_range_of_any_parts(opened, parts, number, data):
     whole = b"".join(parts)

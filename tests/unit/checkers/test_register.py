@@ -157,7 +157,7 @@ def histories(draw: st.DrawFn) -> list[Call]:
     return calls
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(300))
 @given(histories())
 def test_search_agrees_with_brute_force(calls: list[Call]) -> None:
     assert holds(*calls) == by_brute_force(calls)

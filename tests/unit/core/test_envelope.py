@@ -63,7 +63,6 @@ def test_parse_inverts_bytes(envelope):
 
 
 @given(st.lists(envelopes, max_size=6), st.integers(0, 3))
-@settings(deadline=None)
 def test_columns_have_the_bytes_of_single_envelopes(made, skipped):
     events = [bytes(one) for one in made]
     wanted = columns(made)
@@ -98,7 +97,7 @@ def nearly(draw):
 
 
 @given(st.lists(nearly() | st.binary(max_size=40), max_size=6))
-@settings(deadline=None, max_examples=examples(300))
+@settings(max_examples=examples(300))
 def test_both_decoders_refuse_the_same_events(events):
     found = decode(pa.array(events, pa.binary()))
     for at, event in enumerate(events):

@@ -86,7 +86,7 @@ class History:
 
 
 @given(st.lists(acts, max_size=30), st.integers(0, 1000))
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(300))
 def test_random_history_recovers_acknowledged_frames(history, seed) -> None:
     runner = History(seed)
     simulate(lambda: runner.run(history))

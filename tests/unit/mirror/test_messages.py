@@ -73,7 +73,7 @@ STATES = st.builds(
 )  # fmt: skip
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200))
 @given(FACTS, POSITIONS, OFFERS, ROUNDS, STATES)
 def test_value_is_read_as_it_was_written(facts, position, offer, step, state):
     def again(message):

@@ -27,7 +27,7 @@ LEAVES = (
     | st.binary().map(lambda data: base64.b64encode(data).decode())
 )  # fmt: skip
 BODIES = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(FIELDS, inner, max_size=8))
-EXAMPLES = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+EXAMPLES = settings(max_examples=150, suppress_health_check=list(HealthCheck))
 
 
 @pytest.fixture(scope="module")

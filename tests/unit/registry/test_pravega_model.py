@@ -138,7 +138,5 @@ class Numbers(RuleBasedStateMachine):
                 assert (found["versionInfo"], found["codecType"]["name"]) == (self._info(name, id), codec)
 
 
-Numbers.TestCase.settings = settings(
-    max_examples=10, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
-)
+Numbers.TestCase.settings = settings(max_examples=10, stateful_step_count=25, suppress_health_check=list(HealthCheck))
 TestNumbers = Numbers.TestCase

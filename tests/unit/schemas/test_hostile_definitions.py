@@ -106,7 +106,7 @@ def mutated(draw, text):
 
 
 @pytest.mark.parametrize("kind", REAL)
-@settings(max_examples=examples(400), deadline=None)
+@settings(max_examples=examples(400))
 @given(st.data())
 def test_mutated_schema_is_a_schema_or_invalid(kind, data):
     text, references = REAL[kind]
@@ -144,7 +144,7 @@ HOSTILE = st.recursive(
 )
 
 
-@settings(max_examples=examples(1000), deadline=None)
+@settings(max_examples=examples(1000))
 @given(HOSTILE, HOSTILE, HOSTILE)
 def test_drawn_json_is_a_json_schema_or_invalid(one, other, reference):
     references = {"a": json.dumps(reference)}

@@ -6,7 +6,7 @@ import json
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sarit.core.errors import Invalid
@@ -106,7 +106,7 @@ VALUES = st.recursive(
 
 
 @given(st.lists(st.dictionaries(NAMES, VALUES, max_size=4), max_size=6))
-@settings(max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(300))
 def test_each_document_of_the_sample_fits_the_columns(documents):
     payloads = [json.dumps(one).encode() for one in documents]
     try:

@@ -408,7 +408,7 @@ def pairs(draw):
     return first, second | {number: one for number, one in first.items() if draw(st.booleans())}
 
 
-@settings(max_examples=examples(3000), deadline=None)
+@settings(max_examples=examples(3000))
 @given(pairs(), st.data())
 def test_every_message_of_the_writer_is_read_by_a_compatible_reader(pair, data):
     ours, theirs = pair

@@ -176,7 +176,7 @@ def test_the_files_of_this_repository_mean_what_protoc_says():
         references[f"sarit/rpc/generated/{name}"] = text
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(300))
 @given(schemas())
 def test_drawn_source_means_what_protoc_says(text):
     check_with_protoc(text)
@@ -452,7 +452,7 @@ def parsed_or_refused(text):
     return None
 
 
-@settings(max_examples=examples(2000), deadline=None)
+@settings(max_examples=examples(2000))
 @given(st.lists(st.sampled_from(PARTS), max_size=40), schemas(), st.data())
 def test_drawn_tokens_are_a_schema_or_invalid(parts, text, data):
     words = text.split()
@@ -466,7 +466,7 @@ def test_drawn_tokens_are_a_schema_or_invalid(parts, text, data):
             assert compiled(one) is not None, one
 
 
-@settings(max_examples=examples(2000), deadline=None)
+@settings(max_examples=examples(2000))
 @given(st.sampled_from([in_base64(compiled(one).file[-1]) for one in WHOLE.values()]), st.data())
 def test_damaged_descriptors_are_a_schema_or_invalid(text, data):
     damaged = bytearray(base64.b64decode(text))

@@ -4,7 +4,7 @@ import base64
 
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool
-from hypothesis import given, settings
+from hypothesis import given
 
 from sarit.core.errors import Invalid
 from sarit.schemas.protobuf_definition import parse_protobuf
@@ -116,7 +116,6 @@ def test_places_of_no_message_are_refused(indexes):
         message_at(shop(), indexes)
 
 
-@settings(deadline=None)
 @given(schemas())
 def test_drawn_messages_have_the_places_that_the_library_gives_them(text):
     schema = parse_protobuf(text)

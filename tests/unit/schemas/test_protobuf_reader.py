@@ -206,7 +206,7 @@ def test_messages_that_would_be_columns_without_end_are_refused_soon():
         assert time.process_time() - before < patient(4)
 
 
-@settings(max_examples=examples(1000), deadline=None)
+@settings(max_examples=examples(1000))
 @given(st.binary(max_size=40), st.binary(max_size=40))
 def test_drawn_bytes_are_rows_or_bad(first, second):
     schema = parse_protobuf(TEXT)

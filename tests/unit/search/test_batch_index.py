@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sarit.search.query import Query
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(DOCUMENTS, max_size=20), st.lists(QUERIES, min_size=1, max_size=4), st.booleans(), st.booleans())
 def test_a_batch_matches_as_each_document_by_itself(documents, queries, restricted, foreign) -> None:
     wanted = wanted_tokens(queries[:1] if foreign else queries) if restricted else None

@@ -40,7 +40,7 @@ CUT = StreamCut(SOURCE, {SegmentId(0, 0): 5, SegmentId(1, 7): 0})
 QUERY = ContinuousQuery("late", "6f" * 16, SOURCE, Definition("delay", OUTPUT), created_ms=5)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(DOCUMENTS, max_size=20), st.lists(QUERIES, max_size=8))
 def test_compiled_queries_match_as_each_by_itself(documents, queries) -> None:
     keyed = [(bytes([n]), query) for n, query in enumerate(queries)]
@@ -49,7 +49,7 @@ def test_compiled_queries_match_as_each_by_itself(documents, queries) -> None:
     assert compiled.match(index) == [(n, found) for n, query in keyed if (found := BatchIndex(documents).match(query))]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(DOCUMENTS, max_size=20), st.lists(st.tuples(st.integers(0, 5), st.none() | QUERIES), max_size=30))
 def test_queries_that_came_changed_and_went_leave_no_trace(documents, steps) -> None:
     compiled, left = CompiledQueries(), {}

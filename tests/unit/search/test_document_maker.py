@@ -174,7 +174,7 @@ def test_no_event_does_harm(event) -> None:
     assert all(value.encode() for value in made.keywords.get("level", ()))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.binary())
 def test_any_bytes_are_a_document(event) -> None:
     DocumentMaker(MAPPING).document(event)

@@ -97,7 +97,7 @@ _JSON = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(_JSON, max_size=4))
 def test_documents_of_a_sample_fit_what_is_inferred_of_it(documents) -> None:
     sample = events(*documents)

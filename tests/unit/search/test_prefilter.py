@@ -39,7 +39,7 @@ EVENTS = st.builds(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(QUERIES, st.lists(st.one_of(EVENTS, st.text(max_size=6).map(str.encode), st.binary(max_size=6)), max_size=8))
 def test_a_matcher_finds_what_each_event_is_by_itself(query, events) -> None:
     maker = DocumentMaker(MAPPING)

@@ -157,7 +157,7 @@ def _can_be_written(query) -> bool:
     return True
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(QUERIES.filter(_can_be_written), st.lists(DOCUMENTS, max_size=6))
 def test_a_query_that_is_written_and_parsed_means_the_same(query, documents) -> None:
     found = parse_query(rendered(query), MAPPING)
@@ -195,7 +195,7 @@ def test_value_of_a_field_is_asked_for_as_it_is_whatever_signs_it_has(path, valu
     assert parse_query(f"(a OR b) {text_of_value(path, value)}", mapping) == And((Or((A, B)), wanted))
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(st.one_of(st.text(max_size=60), _SIGNS, _SIGNS.map(lambda text: "number:" + text)))
 def test_any_text_is_a_query_or_an_error(text) -> None:
     error = None

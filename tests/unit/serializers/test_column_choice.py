@@ -6,7 +6,7 @@ import json
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sarit.core.errors import Corrupt, Invalid, NotFound
@@ -166,7 +166,7 @@ SAMPLES = st.lists(st.lists(st.dictionaries(NAMES, VALUES, max_size=3), min_size
 
 
 @given(SAMPLES)
-@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(150))
 def test_columns_of_documents_only_grow(samples):
     known = None
     for sample in samples:

@@ -20,7 +20,7 @@ from confluent_kafka.schema_registry.protobuf import ProtobufSerializer as Their
 from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import descriptor_pb2, timestamp_pb2
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sarit.core.errors import Conflict, Invalid, NotFound
@@ -122,7 +122,6 @@ def test_avro_without_a_registry():
     assert bound_encoder(serializer, STREAM, {})(ROW) == payload
 
 
-@settings(deadline=None)  # the machine may be busy
 @given(ROWS)
 def test_avro_bytes_are_confluents(url, row):
     ours = bound_encoder(AvroSerializer(ORDER, registry=RegistryClient(url)), STREAM, {})(row)
@@ -366,7 +365,6 @@ def test_unknown_id_is_asked_for_once_in_a_while(fake):
 LIST = {"type": "record", "name": "Node", "fields": [{"name": "next", "type": ["null", "Node"]}]}
 
 
-@settings(deadline=None)  # the machine may be busy
 @given(st.binary(max_size=60))
 def test_any_bytes_are_decoded_or_refused(payload):
     nested = {"type": "record", "name": "R", "fields": [
@@ -381,7 +379,6 @@ def test_any_bytes_are_decoded_or_refused(payload):
             assert len(str(error)) < 500  # noqa: PT017
 
 
-@settings(deadline=None)
 @given(st.sampled_from([0, 1, 2]), st.integers(0, 3), st.binary(max_size=30))
 def test_any_event_is_decoded_or_refused(url, magic, number, rest):
     event = bytes([magic, 0, 0, 0, number]) + rest
@@ -443,7 +440,6 @@ def test_short_and_long_data_are_refused():
 # -- JSON -----------------------------------------------------------------------------------------
 
 
-@settings(deadline=None)  # the machine may be busy
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(),

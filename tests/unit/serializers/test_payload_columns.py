@@ -9,7 +9,7 @@ import pickle
 import fastavro
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sarit.core.errors import Invalid, NotFound
@@ -127,7 +127,7 @@ PAYLOADS = st.none() | st.binary(max_size=40) | st.lists(PIECES, max_size=9).map
 
 
 @given(st.lists(PAYLOADS, max_size=5))
-@settings(max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(300))
 def test_no_payload_makes_a_read_raise(payloads):
     for columns in HOSTILE:
         found, bad = read(columns, payloads)

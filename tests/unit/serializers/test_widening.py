@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sarit.core.errors import Invalid
@@ -118,7 +118,7 @@ def tried(make):
 
 
 @given(SCHEMAS, SCHEMAS, SCHEMAS)
-@settings(max_examples=examples(400), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(400))
 def test_how_schemas_are_grouped_does_not_matter(one, two, three):
     left = tried(lambda: wider(wider(one, two), three))
     assert left == tried(lambda: wider(one, wider(two, three)))
@@ -169,7 +169,7 @@ def loose(schema):
 
 
 @given(SCHEMAS, SCHEMAS, st.data(), st.integers(0, 2))
-@settings(max_examples=examples(200), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(200))
 def test_rows_keep_their_values_in_wider_columns(own, other, data, skipped):
     own = loose(own)
     target = tried(lambda: wider(loose(other), own))
@@ -186,7 +186,7 @@ def test_rows_keep_their_values_in_wider_columns(own, other, data, skipped):
 
 
 @given(SCHEMAS, SCHEMAS)
-@settings(max_examples=examples(200), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(200))
 def test_known_types_stay_where_others_do_not_fit(known, found):
     made = grown(known, found)
     assert made.names == [*known.names, *(name for name in found.names if name not in known.names)]

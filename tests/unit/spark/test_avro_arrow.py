@@ -237,7 +237,7 @@ cells = {
 
 
 @given(st.lists(st.tuples(*(st.none() | cell for cell in cells.values())), min_size=1, max_size=4))
-@settings(deadline=None, max_examples=examples(60))
+@settings(max_examples=examples(60))
 def test_what_is_written_is_read_back(made):
     schema = schema_of(", ".join(cells))
     columns = [pa.array([row[at] for row in made], field.type) for at, field in enumerate(arrow_schema(schema))]

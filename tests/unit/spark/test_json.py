@@ -81,7 +81,7 @@ def is_same(one: pa.Array, other: pa.Array) -> bool:
 
 
 @given(st.lists(payloads, min_size=1, max_size=6))
-@settings(deadline=None, max_examples=examples(400))
+@settings(max_examples=examples(400))
 def test_fast_way_gives_what_the_exact_way_gives(made):
     reader = JsonReader(arrow_schema(schema_of(ALL)))
     array = pa.array(made, pa.binary())
@@ -121,7 +121,7 @@ def test_two_payloads_that_make_one_document_are_two_bad_rows():
 
 @given(st.lists(payloads, min_size=2, max_size=4))
 @example([b"{}", b'{"a": null, "c": NaN}'])
-@settings(deadline=None, max_examples=examples(200))
+@settings(max_examples=examples(200))
 def test_payload_is_decoded_whatever_stands_beside_it(made):
     reader = JsonReader(arrow_schema(schema_of(ALL)))
     whole, alone = reader.read(pa.array(made, pa.binary())), [reader.read(pa.array([one], pa.binary())) for one in made]

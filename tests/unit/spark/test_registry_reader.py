@@ -270,7 +270,7 @@ def test_schema_whose_data_could_do_harm_is_not_used(registry, fields, named):
         st.one_of(st.none(), st.binary(max_size=30), st.binary(max_size=9).map(lambda one: v2(1)[:7] + one)), max_size=9
     )
 )
-@settings(max_examples=examples(200), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(200), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_any_bytes_are_rows_or_malformed(registry, payloads):
     made = reader(registry)
     (ids, _), bad = read(made, payloads)

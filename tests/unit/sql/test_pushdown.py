@@ -132,7 +132,7 @@ _ROWS = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(rows=_ROWS, condition=conditions(), size=st.integers(1, 4))
 def test_answers_are_the_same_with_and_without_bounds(rows, condition, size):
     sql = f"SELECT sarit.segment, sarit.offset, value FROM shop.orders WHERE {condition} ORDER BY ALL"

@@ -24,7 +24,7 @@ def plain(data: bytes, size: int) -> ChunkChecksums:
 SIZES = [0, 1, 700, CHECKSUM_JOIN_BYTES - 1, CHECKSUM_JOIN_BYTES, BLOCK, 3 * BLOCK + 5]
 
 
-@settings(deadline=None, max_examples=examples(60))
+@settings(max_examples=examples(60))
 @given(st.lists(st.lists(st.sampled_from(SIZES), max_size=8), max_size=5), st.integers(0, 1000))
 def test_checksums_do_not_depend_on_how_a_chunk_is_cut_into_parts(calls, seed):
     random = Random(seed)

@@ -42,7 +42,7 @@ def test_plan_compaction_selects_runs():
     assert planned(8, 8, 100, 15, 1, 100, 3) == [[8, 8], [15, 1]]
 
 
-@settings(max_examples=examples(50), deadline=None)
+@settings(max_examples=examples(50))
 @given(st.lists(st.integers(1, 12), min_size=1, max_size=400))
 def test_compaction_rewrites_each_byte_bounded_times(arriving):
     extents: list[Extent] = []

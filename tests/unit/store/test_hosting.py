@@ -141,7 +141,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(STEPS)
 def test_container_is_never_opened_twice_at_once_and_ends_where_the_newest_command_says(steps):
     async def main(monkeypatch):

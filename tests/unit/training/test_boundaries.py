@@ -53,7 +53,7 @@ def _short_search():
         yield
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200))
 @given(st.lists(st.integers(0, 100), min_size=1, max_size=40), st.data())
 def test_first_event_at_or_after_an_offset(lengths, data) -> None:
     begins = Stream(lengths, set()).begins

@@ -21,7 +21,7 @@ def plan(parts, piece_bytes: int = 1024, frame_bytes: int = 0) -> Plan:
     return plan_of(NAME, ("head", "tail"), "", parts, piece_bytes, frame_bytes)
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100))
 @given(st.lists(st.binary(max_size=300), max_size=20), st.sampled_from([2, 4, 8]), st.booleans(), st.data())
 def test_prefixed_frames_come_back_from_any_pieces(values, prefix, big, data) -> None:
     frames = PrefixedFrames(prefix, "big" if big else "little")
@@ -72,7 +72,7 @@ def test_wrong_choices_are_refused(make, text) -> None:
         make()
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100))
 @given(st.lists(st.tuples(st.integers(0, 1 << 40), st.integers(0, 50_000)), max_size=5, unique_by=lambda p: p[0]))
 def test_pieces_tile_the_parts(parts) -> None:
     made = plan([Part(segment, segment % 7, segment % 7 + length) for segment, length in parts])

@@ -41,7 +41,7 @@ def saved(found: Batches):
     return json.loads(json.dumps(encode(found.state())))
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200))
 @given(streams, orders, st.integers(1, 7), st.integers(1, 9), st.integers(0, 2))
 def test_union_of_shards_is_each_event_once(segments, order, shards, pieces, epoch) -> None:
     source = MemorySource(segments, pieces)
@@ -50,7 +50,7 @@ def test_union_of_shards_is_each_event_once(segments, order, shards, pieces, epo
     assert found == Counter(source.events())
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200))
 @given(streams, orders, st.integers(1, 4), st.data())
 def test_resumed_shard_continues_with_the_next_event(segments, order, shards, data) -> None:
     source = MemorySource(segments)
@@ -71,7 +71,7 @@ def test_resumed_shard_continues_with_the_next_event(segments, order, shards, da
     assert found == expected
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200))
 @given(streams, orders, st.lists(st.integers(1, 5), min_size=2, max_size=4), st.data())
 def test_other_numbers_of_shards_continue_exactly(segments, order, worlds, data) -> None:
     source = MemorySource(segments)
@@ -99,7 +99,7 @@ class _None:
 _NONE = _None()
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100))
 @given(streams, orders, st.data())
 def test_truncation_leaves_out_what_is_gone_and_nothing_else(segments, order, data) -> None:
     source = MemorySource(segments)
@@ -208,7 +208,7 @@ class Failing(MemorySource):
             yield batch
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100))
 @given(streams, orders, st.integers(1, 40), st.booleans(), st.integers(1, 20))
 def test_failed_call_is_repeated_without_loss(segments, order, chance, prefetch, rows) -> None:
     source = Failing(segments)

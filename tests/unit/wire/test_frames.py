@@ -78,7 +78,7 @@ def test_byte_by_byte():
     assert _plain(_receive(FrameReader(), raw, _forever(1))) == expected
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(st.lists(st.sampled_from(SIZES[:-3]) | st.integers(0, 3 * LARGE_FRAME_BYTES), max_size=12), st.randoms())
 def test_frames_are_parsed_from_any_pieces(sizes, chance):
     expected, raw = _stream(sizes)
@@ -88,7 +88,7 @@ def test_frames_are_parsed_from_any_pieces(sizes, chance):
     assert reader.buffered_bytes == 0
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(
     st.lists(
         st.lists(st.sampled_from(SIZES[:-3]) | st.integers(0, 3 * LARGE_FRAME_BYTES), max_size=8),
@@ -242,7 +242,7 @@ def test_other_protocols_are_refused_at_once(greeting):
         FrameReader().feed(greeting)
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(200))
 @given(st.binary(max_size=300))
 def test_random_bytes_are_harmless(raw):
     reader = FrameReader()

@@ -52,7 +52,7 @@ def test_document_is_openapi_and_each_model_in_it_is_used() -> None:
 
 
 @pytest.mark.parametrize("name", BODIES)
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100))
 @given(data=st.data())
 def test_our_check_agrees_with_a_json_schema_validator(name, data) -> None:
     validator = jsonschema_rs.validator_for({**MODELS[name], "components": {"schemas": MODELS}})

@@ -63,7 +63,7 @@ def segment_counts(state) -> list[int]:
 
 
 @given(st.integers(1, 40), st.integers(1, 12), st.randoms(use_true_random=False))
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100))
 def test_assignment_becomes_stable_and_even(segments, readers, random):
     state, _ = consumed(group(segments, readers))
     assert segment_counts(state)[-1] - segment_counts(state)[0] <= 1

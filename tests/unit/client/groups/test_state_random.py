@@ -224,4 +224,4 @@ def ancestors(segment):
 
 
 TestGroup = Group.TestCase
-TestGroup.settings = settings(max_examples=examples(60), stateful_step_count=50, deadline=None)
+TestGroup.settings = settings(max_examples=examples(60), stateful_step_count=50)

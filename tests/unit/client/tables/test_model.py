@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     Bundle,
@@ -160,12 +160,9 @@ def test_table_behaves_as_a_dict_with_versions(tmp_path):
         with sarit.connect(f"127.0.0.1:{node.controller_port}") as client:
             client.create_scope("s")
             Model.client, Model.number = client, 0
-            checks = [HealthCheck.too_slow]
             run_state_machine_as_test(
                 Model,
-                settings=settings(
-                    max_examples=examples(25), stateful_step_count=25, deadline=None, suppress_health_check=checks
-                ),
+                settings=settings(max_examples=examples(25), stateful_step_count=25),
             )
     finally:
         thread.run(asyncio.wait_for(node.stop(), HANG_SECONDS))

@@ -367,9 +367,9 @@ class Lease(RuleBasedStateMachine):
             assert codec.decode_transaction(codec.encode_transaction(self.record)) == self.record
 
 
-Stream.TestCase.settings = settings(max_examples=examples(80), stateful_step_count=40, deadline=None)
+Stream.TestCase.settings = settings(max_examples=examples(80), stateful_step_count=40)
 TestStream = Stream.TestCase
-Lease.TestCase.settings = settings(max_examples=examples(50), stateful_step_count=20, deadline=None)
+Lease.TestCase.settings = settings(max_examples=examples(50), stateful_step_count=20)
 TestLease = Lease.TestCase
 
 

@@ -172,7 +172,7 @@ class World:
         assert firsts == sorted(set(firsts))
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(150))
 @given(st.lists(st.integers(0, 1000), min_size=30, max_size=300), st.integers(0, 2))
 def test_acknowledged_entries_are_below_the_end_in_any_order_of_answers(choices, spares):
     World(choices, spares).run()

@@ -65,7 +65,7 @@ def requests(draw):
     return call.method, f"{path}?{query}", body
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
 @given(st.lists(requests(), min_size=1, max_size=6))
 def test_each_request_has_an_answer_of_the_api(asked) -> None:
     @asking

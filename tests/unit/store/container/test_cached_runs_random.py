@@ -76,5 +76,5 @@ class Cache(RuleBasedStateMachine):
                     end = block.end
 
 
-Cache.TestCase.settings = settings(max_examples=examples(100), stateful_step_count=40, deadline=None)
+Cache.TestCase.settings = settings(max_examples=examples(100), stateful_step_count=40)
 TestCache = Cache.TestCase

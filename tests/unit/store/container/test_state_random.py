@@ -345,5 +345,5 @@ class Container(RuleBasedStateMachine):
             assert self.state.dirty.charged_bytes == self.replayed.dirty.charged_bytes
 
 
-Container.TestCase.settings = settings(max_examples=examples(120), stateful_step_count=40, deadline=None)
+Container.TestCase.settings = settings(max_examples=examples(120), stateful_step_count=40)
 TestContainer = Container.TestCase
