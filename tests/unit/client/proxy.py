@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from benchmarks.peers.ports import free_ports
@@ -17,8 +17,9 @@ _RESET_AT_CLOSE: Final = struct.pack("ii", 1, 0)
 
 
 def reset(writer: asyncio.StreamWriter) -> None:
-    """End a connection with RST instead of FIN."""
-    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_CLOSE)
+    """End a connection with RST instead of FIN, unless it has ended."""
+    with suppress(OSError):
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_CLOSE)
     writer.transport.abort()
 
 
