@@ -7,6 +7,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from tests.limits import HANG_SECONDS
 from tests.nodes import RunningNode
 
 
@@ -33,7 +34,7 @@ def test_running_node_takes_over_new_options_and_refuses_wrong_ones(tmp_path, pr
         hang_up('"message": "the options are reloaded: changed: scrub 1M -> 8M, log-format text -> json')
         if processes == "1":
             request = Request(f"http://{node.http}/admin/log-level", data=b"error", method="PUT")
-            with urlopen(request, timeout=10) as reply:
+            with urlopen(request, timeout=HANG_SECONDS) as reply:
                 assert reply.read() == b'{"level":"error"}'
             assert '"message": "the level of the log is changed: debug -> error"' in node.log()
     finally:

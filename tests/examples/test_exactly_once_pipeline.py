@@ -15,6 +15,7 @@ from sarit.client.transactions.transaction import Transaction as AioTransaction
 from sarit.controller.transactions.transactions import Transactions
 from sarit.core.names import StreamName
 from tests.examples.fast_node import fast_node
+from tests.limits import HANG_SECONDS
 from tests.nodes import RunningNode
 
 PROGRAM = Path(__file__).parents[2] / "examples" / "exactly_once_pipeline" / "pipeline.py"
@@ -40,7 +41,7 @@ def test_pipeline_killed_at_random_counts_every_order_once(tmp_path) -> None:
         while True:
             run = subprocess.Popen([*command, "shop/orders", "shop/totals"], stdout=subprocess.PIPE, text=True)
             try:
-                out, _ = run.communicate(timeout=0.4 + rng.random() * 0.6 if kills < 6 else 60)
+                out, _ = run.communicate(timeout=0.4 + rng.random() * 0.6 if kills < 6 else HANG_SECONDS)
             except subprocess.TimeoutExpired:
                 run.kill()
                 run.communicate()

@@ -52,7 +52,7 @@ def next_leader(said: "queue.Queue[tuple[str, str]]") -> tuple[str, int]:
 
 
 def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + HANG_SECONDS
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -78,7 +78,7 @@ def test_ledger_is_compacted(tmp_path, monkeypatch) -> None:
             until(lambda: ledger.oldest().offset > 0)
         finally:
             stopping[0].close()
-            leading.join(30)
+            leading.join(HANG_SECONDS)
 
 
 def test_killed_leader_is_replaced_and_stopped_one_is_refused(tmp_path) -> None:

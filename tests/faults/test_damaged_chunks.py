@@ -9,9 +9,10 @@ import pytest
 import sarit
 from tests import fork_server
 from tests.faults.damaged_chunks import DAMAGED, EVENTS, GOOD_EVENTS, KINDS, WHOLE, damage, event, write_both
+from tests.limits import patient
 from tests.nodes import SARIT, RunningNode
 
-AT_ONCE_SECONDS = 30  # a retried read takes 300 s
+AT_ONCE_SECONDS = min(200.0, patient(30.0))  # a retried read takes 300 s
 
 
 @pytest.fixture(scope="module", params=KINDS)

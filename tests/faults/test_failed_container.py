@@ -17,7 +17,7 @@ from sarit.controller.keys import SCOPES_TABLE
 from sarit.core.errors import Corrupt
 from sarit.store.store import container_of
 from tests import fork_server
-from tests.limits import HANG_SECONDS
+from tests.limits import HANG_SECONDS, patient
 from tests.nodes import SARIT, RunningNode
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def test_segments_of_failed_container_fail_with_the_reason(tmp_path) -> None:
         with pytest.raises(Corrupt, match=f"container {homes[lost]} failed"), client.writer(f"shop/s{lost}") as writer:
             writer.write("more")
             writer.flush()
-        assert time.monotonic() - begun < 20
+        assert time.monotonic() - begun < patient(20)
         for number, home in homes.items():
             if home != homes[lost]:
                 found = [event.decode() for event in client.reader(f"shop/s{number}", end="tail")]

@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 
 from benchmarks.peers.maven import CACHE, PeerMissing, class_path
+from tests.limits import HANG_SECONDS
 
 SOURCE = Path(__file__).parent / "java" / "GroupPeer.java"
 SHARED = os.environ.get("SARIT_TEST_MAVEN") == "1"
@@ -62,8 +63,8 @@ class JavaReader:
 
     def wait(self) -> None:
         """Wait for its end, and for all it said."""
-        self.process.wait(60)
-        self._listener.join(10)
+        self.process.wait(HANG_SECONDS)
+        self._listener.join(HANG_SECONDS)
 
     def kill(self) -> None:
         """End it."""

@@ -10,9 +10,10 @@ from benchmarks.peers.maven import PeerMissing
 from tests.faults.damaged_chunks import EVENTS, SCOPE, damage, write_both
 from tests.interop.java_peer import JavaReader, compiled
 from tests.interop.running import finish, start
+from tests.limits import patient
 from tests.nodes import RunningNode
 
-JAVA_SECONDS = 60.0  # the program starts in it; a read that it repeats would fail after 100 s
+JAVA_SECONDS = min(90.0, patient(60.0))  # the program starts in it; a read that it repeats would fail after 100 s
 
 
 @pytest.fixture(scope="module")

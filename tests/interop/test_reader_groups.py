@@ -9,9 +9,8 @@ import pytest
 import sarit
 from benchmarks.peers.maven import PeerMissing
 from tests.interop.java_peer import JavaReader, compiled
+from tests.limits import HANG_SECONDS
 from tests.nodes import RunningNode
-
-SECONDS = 90
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +36,7 @@ def write(client, first: int, count: int) -> list[bytes]:
 
 
 def read_until(reader, ours: list[bytes], done) -> None:
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + HANG_SECONDS
     while not done():
         assert time.monotonic() < deadline
         found = reader.read(0.2)
@@ -45,7 +44,6 @@ def read_until(reader, ours: list[bytes], done) -> None:
             ours.append(found.event)
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("creator", ["python", "java"])
 def test_python_and_java_reader_share_a_group(node, classes, creator) -> None:
     with sarit.connect(node.controller) as client:

@@ -31,7 +31,7 @@ async def events(client, stream):
     async with client.reader(stream) as reader:
         found = []
         while len(found) < 2 * EVENTS:
-            event = await asyncio.wait_for(reader.read(), 30)
+            event = await asyncio.wait_for(reader.read(), HANG_SECONDS)
             found.append(event)
         return sorted(found)
 

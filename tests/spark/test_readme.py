@@ -46,7 +46,7 @@ def test_spark_examples_run_outside_an_activated_environment(tmp_path):
         environment |= {"SPARK_LOCAL_IP": "127.0.0.1"}
         done = subprocess.run(
             [sys.executable, "-c", spark_example("README.md") + spark_example("docs/getting-started.md")],
-            cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240, check=False,
+            cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=800, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr[-4000:]
         assert "event: binary" in done.stdout

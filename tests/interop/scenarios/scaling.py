@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pravega_client as pravega
 
 from tests.interop.scenarios.tools import follow, in_order, nothing_more, read, take
-from tests.limits import patient
+from tests.limits import HANG_SECONDS, patient
 
 if TYPE_CHECKING:
     from tests.interop.scenarios.tools import Place
@@ -24,7 +24,7 @@ END_SECONDS = patient(60.0)
 def _scale(place: Place, stream: str, segments: int) -> None:
     """By another client."""
     command = [SARIT, "stream", "scale", f"{place.scope}/{stream}", "--segments", str(segments)]
-    subprocess.run([*command, "--controller", place.endpoint], check=True, capture_output=True, timeout=60)
+    subprocess.run([*command, "--controller", place.endpoint], check=True, capture_output=True, timeout=HANG_SECONDS)
 
 
 def _fixed(m: Any, place: Place, stream: str, segments: int) -> None:
@@ -162,7 +162,7 @@ def by_itself(place: Place) -> None:
 
     def epochs() -> int:
         command = [SARIT, "stream", "epochs", f"{place.scope}/by-itself", "--controller", place.endpoint]
-        out = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+        out = subprocess.run(command, check=True, capture_output=True, text=True, timeout=HANG_SECONDS).stdout
         return len(out.splitlines())
 
     async def scenario() -> None:

@@ -15,7 +15,7 @@ import pytest
 from sarit.core.errors import Conflict, Fenced, Unavailable
 from sarit.lake import cuts
 from sarit.lake.problems import TableProblem
-from tests.limits import examples
+from tests.limits import HANG_SECONDS, examples
 from tests.unit.lake.world import DEAD, TABLE, World
 
 if TYPE_CHECKING:
@@ -162,6 +162,6 @@ def test_a_clock_that_is_set_back_does_not_hold_commits_up() -> None:
         world.clock.now_ms -= 3_600_000
         world.stream.append(b"2", 0)
         while committer.state.rows < 2:
-            await asyncio.wait_for(committer.step(), 10)
+            await asyncio.wait_for(committer.step(), HANG_SECONDS)
 
     asyncio.run(run())

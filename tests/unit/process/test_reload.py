@@ -21,6 +21,7 @@ from sarit.process.child import LIVE_COMMAND, Parent
 from sarit.process.observation.logs import LogSettings
 from sarit.process.reload import LIVE_OPTIONS, LiveSettings, ReadOptions, Reload, compare_options, decode_live
 from sarit.process.shown_option import ShownOption
+from tests.limits import HANG_SECONDS
 
 LIVE = LiveSettings(LogSettings("debug", "json"), Times(retention=RetentionTimes(7.0)), 0)
 
@@ -103,7 +104,7 @@ def test_hangup_reloads(log_settings):
 
         Reload((), note).listen()
         os.kill(os.getpid(), signal.SIGHUP)
-        await asyncio.wait_for(read.wait(), 10)
+        await asyncio.wait_for(read.wait(), HANG_SECONDS)
         asyncio.get_running_loop().remove_signal_handler(signal.SIGHUP)
 
     asyncio.run(main())
@@ -119,10 +120,10 @@ def test_child_takes_over_what_its_parent_sends(monkeypatch, log_settings):
         monkeypatch.setattr(os, "_exit", lambda code: ended.set())  # when the pipe ends
         parent.listen()
         os.write(speak, LIVE_COMMAND + LIVE.encode() + b"\nserve\n")
-        assert await asyncio.wait_for(found, 10) == LIVE
-        await asyncio.wait_for(parent.serve.wait(), 10)
+        assert await asyncio.wait_for(found, HANG_SECONDS) == LIVE
+        await asyncio.wait_for(parent.serve.wait(), HANG_SECONDS)
         os.close(speak)
-        assert ended.wait(10)
+        assert ended.wait(HANG_SECONDS)
 
     asyncio.run(main())
     assert log_settings[-1] == LIVE.log

@@ -9,6 +9,7 @@ import pytest
 from sarit.core.errors import Unavailable
 from sarit.storage.names import is_pack
 from sarit.store.tiering import compaction
+from tests.limits import HANG_SECONDS
 from tests.unit.store.packed import BY_HAND, NAMES, Packed
 
 
@@ -180,7 +181,7 @@ def test_a_compaction_that_is_cancelled_drops_no_failure_of_its_reads():
 
         real, storage.read = storage.read, read
         compaction = asyncio.ensure_future(packed.flusher._compact())
-        await asyncio.wait_for(asked.wait(), 10)
+        await asyncio.wait_for(asked.wait(), HANG_SECONDS)
         compaction.cancel()
         await asyncio.wait((compaction,))
         del compaction  # its traceback refers to the reads
