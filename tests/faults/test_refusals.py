@@ -143,6 +143,9 @@ def test_stale_transactions_and_groups_are_refused(node) -> None:
             partial = pb.SubscriberStreamCut(subscriber="s/g", readerGroupId="id-1", streamCut=cut({0: 200}))
             before = await looking.everything()
             for rpc, request, expected in (
+                # First: a writer that noted nothing for 30 s is forgotten, with the times that it noted.
+                ("noteTimestampFromWriter", note({0: 200}, 9), t.INVALID_TIME),
+                ("noteTimestampFromWriter", note({0: 150}, 10), t.INVALID_POSITION),
                 ("commitTransaction", ids[1], pb.TxnStatus.FAILURE),
                 ("abortTransaction", ids[0], pb.TxnStatus.FAILURE),
                 ("commitTransaction", ids[0], pb.TxnStatus.SUCCESS),
@@ -159,8 +162,6 @@ def test_stale_transactions_and_groups_are_refused(node) -> None:
                 ("updateSubscriberStreamCut", other, s.GENERATION_MISMATCH),
                 ("updateSubscriberStreamCut", stranger, s.SUBSCRIBER_NOT_FOUND),
                 ("updateSubscriberStreamCut", partial, s.STREAM_CUT_NOT_VALID),
-                ("noteTimestampFromWriter", note({0: 200}, 9), t.INVALID_TIME),
-                ("noteTimestampFromWriter", note({0: 150}, 10), t.INVALID_POSITION),
             ):
                 got = await status_of(c, rpc, request)
                 assert got == expected, (rpc, str(request), got)
