@@ -41,7 +41,7 @@ class BrokenOutput:
         self._cluster = cluster
         self._source = source
         self._cut = cut
-        self._rng = cluster.rng("broken output")
+        self._rng = cluster.rng("breaker of an output")
         self.output = self._rng.choice(outputs) if self._rng.random() < _SHARE else None
         self.matches: list[bytes] = []  # of the stream that was deleted
         self.is_broken = False

@@ -244,24 +244,8 @@ def queries_of_a_broken_output_not_suspended() -> Iterator[None]:
         yield
 
 
-@mutant(_ALONE)
-@contextmanager
-def batch_of_a_broken_output_committed_for_the_others() -> Iterator[None]:
-    """Transactions on other outputs than the broken one are committed, and their batch is asked about again."""
-    right = Continuous._discard
-
-    async def wrong(self: Any, begun: Any) -> None:
-        for each in begun.values():
-            await each.transaction.flush()
-        await _commit_all(self, begun)
-
-    with patched(Continuous, right, wrong):
-        yield
-
-
 __all__ = [
     "aborted_matches_taken_for_committed",
-    "batch_of_a_broken_output_committed_for_the_others",
     "batch_repeated_for_all_outputs",
     "change_of_a_query_without_its_mark",
     "forgotten_matches_taken_for_aborted",
