@@ -42,9 +42,10 @@ LATE: Final = StreamName("s", "late")
 MARKS: Final = StreamName("s", "marks")
 MAPPING: Final = from_document({"fields": {"id": "number", "state": "keyword", "text": "text"}})
 SETTINGS: Final = SearchSettings(MAPPING, interval_seconds=1).encode()
+# However many orders a shard has: a beginning stands for fewer words than MAX_PREFIX_TERMS.
 QUERIES: Final = (
-    "late", '"is late"', "state:late", "state:refused customer7", "id:[100 TO 900}", "ord* paid customer8*",
-    "refused OR late", "customer3 -paid -late", "NOT paid order2*", "mark*",
+    "late", '"is late"', "state:late", "state:refused customer7", "id:[100 TO 900}", "cust* paid order31*",
+    "refused OR late", "customer3 -paid -late", "NOT paid order21*", "mark*",
 )  # fmt: skip
 STATES: Final = ("paid", "paid", "paid", "paid", "paid", "paid", "paid", "paid", "refused", "late")
 EVENTS_AT_ONCE: Final = 50
