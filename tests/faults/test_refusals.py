@@ -32,7 +32,8 @@ WRITER = b"w" * 16
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory):
-    with RunningNode(tmp_path_factory.mktemp("refusals") / "data", "--containers", "2") as running:
+    options = ("--containers", "2", "--watermark-interval", "0.2")  # a test waits for a watermark
+    with RunningNode(tmp_path_factory.mktemp("refusals") / "data", *options) as running:
         asyncio.run(furnish(running.controller))
         yield running
 
