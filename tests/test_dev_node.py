@@ -12,6 +12,7 @@ from contextlib import contextmanager
 import pytest
 
 import sarit
+from benchmarks.peers.ports import free_ports
 from tests.limits import HANG_SECONDS
 from tests.nodes import SARIT, hears_signals
 
@@ -59,8 +60,7 @@ def test_it_prints_its_address_and_its_directory_is_gone_at_the_end(tmp_path, ho
 
 
 def test_a_directory_that_is_named_stays_and_options_win(tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    (port,) = free_ports(1)
     options = ("--data-dir", str(tmp_path / "mine"), "--controller-port", str(port))
     with dev_node(tmp_path, *options, SARIT_HTTP_PORT="off") as (process, lines):
         assert [line.split(" ")[0] for line in lines] == ["sarit", "export"], "no HTTP port, no console"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import socket
 import time
 
 import pytest
 
 import sarit
 import sarit.spark
+from benchmarks.peers.ports import free_ports
 from sarit.core.names import SegmentId
 from tests.nodes import RunningNode
 from tests.spark.slow import SPARK_MAY_BE_SLOW
@@ -272,9 +272,7 @@ def test_wrong_input_is_explained(client, load, scope):
 def test_store_away_is_an_error_with_its_address(load):
     from pyspark.errors import PySparkException
 
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    address = f"127.0.0.1:{free_ports(1)[0]}"
     with pytest.raises(PySparkException) as failure:
         load(controller=address, stream="a/b", waitSeconds="3").count()
     assert address in str(failure.value)
