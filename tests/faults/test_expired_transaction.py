@@ -11,8 +11,8 @@ import pytest
 from sarit.client.aio import connect
 from sarit.client.core.values import TransactionStatus
 from sarit.core.errors import Conflict
-from tests.faults.test_kill import Fixed
 from tests.limits import HANG_SECONDS
+from tests.nodes import RunningNode
 
 LEASE_SECONDS = 10  # the shortest there is
 CHILD = """
@@ -48,7 +48,7 @@ async def all_events(client) -> list[bytes]:
 
 
 def test_transaction_of_dead_client_is_aborted_and_others_continue(tmp_path) -> None:
-    with Fixed(tmp_path / "data") as node:
+    with RunningNode(tmp_path / "data") as node:
 
         async def main() -> None:
             async with await connect(node.controller) as client:
