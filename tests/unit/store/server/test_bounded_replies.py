@@ -1,6 +1,7 @@
 """The memory of many requests and replies of one connection: counted, and bounded."""
 
 import asyncio
+from dataclasses import replace
 
 from sarit.client.limits import SEGMENT_READ_BYTES
 from sarit.core.limits import MIB
@@ -17,7 +18,7 @@ from sarit.store.server.memory_cost import reply_bytes, request_bytes
 from sarit.wire import commands as wire
 from sarit.wire.frames import AppendAssembler
 from tests.limits import HANG_SECONDS
-from tests.unit.store.harness import WRITER
+from tests.unit.store.harness import SMALL, WRITER, World
 from tests.unit.store.server.test_connection import SEGMENT, append_end, raw, ready, run, serving
 
 ASKED = 100
@@ -195,7 +196,8 @@ def test_append_does_not_retain_the_rest_of_its_frame():
     assert len(memoryview(part).obj) == 4
 
     async def main():
-        async with serving() as server:
+        # Nothing is flushed by itself: a flushed block is no part of the tail any more.
+        async with serving(World(replace(SMALL, flush=replace(SMALL.flush, interval_seconds=1000)))) as server:
             client = await ready(server)
             conditional = wire.encode(wire.ConditionalBlockEnd(WRITER, 1, 0, b"data", 7))[8:] + bytes(1 << 20)
             client.send(raw(89, conditional))
