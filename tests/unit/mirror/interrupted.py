@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from sarit.controller.model.epochs import known_segments
@@ -17,10 +19,13 @@ if TYPE_CHECKING:
 
 
 class Calls:
-    """The calls of one controller.  `hook` is awaited before and after each one, with its number; it may raise."""
+    """The calls of one controller.  `hook` is awaited before and after each one, with its number; it may raise.
 
-    def __init__(self, hook: Callable[[int, bool], Awaitable[None]]) -> None:
+    `alone`: a call, with its hooks, waits until the one before it has ended."""
+
+    def __init__(self, hook: Callable[[int, bool], Awaitable[None]], *, alone: bool = False) -> None:
         self._hook = hook
+        self._alone = asyncio.Lock() if alone else nullcontext()
         self.count = 0
         self.on = False
 
@@ -33,9 +38,10 @@ class Calls:
             return await method(*args, **more)
         self.count += 1
         number = self.count
-        await self._hook(number, False)
-        found = await method(*args, **more)
-        await self._hook(number, True)
+        async with self._alone:
+            await self._hook(number, False)
+            found = await method(*args, **more)
+            await self._hook(number, True)
         return found
 
 

@@ -12,7 +12,7 @@ from sarit.mirror.limits import MAX_DIRECT_BYTES
 from sarit.mirror.rounds import Copy, Nothing, plan
 from sarit.mirror.source import LocalSource
 from sarit.mirror.values import FROM_HEAD, FROM_TAIL, LinkIdentity, Write
-from tests.limits import HANG_SECONDS
+from tests.limits import HANG_SECONDS, patient
 from tests.unit.client.nodes import LocalNode, create_shrinkable, in_keys, local_node
 from tests.unit.mirror.interrupted import Calls
 from tests.unit.mirror.target_world import target_of
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 STREAM = StreamName("s", "t")
 LINK = LinkIdentity(b"l" * 16, "up", "edge")
 KEYS = 4
-READ_SECONDS = 1.0
+READ_SECONDS = 0.4
 
 
 async def write(node: LocalNode, first: int, end: int) -> None:
@@ -34,13 +34,13 @@ async def write(node: LocalNode, first: int, end: int) -> None:
             writer.write(f"{n % KEYS}:{n // KEYS}", f"{n % KEYS}")
 
 
-async def part(node: LocalNode) -> tuple[list[bytes], bool]:
+async def part(node: LocalNode, seconds: float) -> tuple[list[bytes], bool]:
     """What a reader finds up to the tail, and whether it came so far.
 
     Between the publication of an epoch and the seals of what it replaces, a reader waits."""
     events: list[bytes] = []
     try:
-        async with asyncio.timeout(READ_SECONDS), node.client.reader("s/t", end="tail") as reader:
+        async with asyncio.timeout(seconds), node.client.reader("s/t", end="tail") as reader:
             async for event in reader:
                 events += [event]
     except TimeoutError:
@@ -72,7 +72,7 @@ async def carry(source: LocalSource, target: LocalTarget, start_ms: int = FROM_H
 
 def hooked(node: LocalNode, hook: Callable[[int, bool], Awaitable[None]]) -> tuple[LocalTarget, Calls]:
     """The target of another controller on a node's store."""
-    calls = Calls(hook)
+    calls = Calls(hook, alone=True)
     stores = node.node.stores
     segments: Any = calls.of(stores.segments)
     controller = Controller(calls.of(stores.tables), segments, node.node.env, ("127.0.0.1", 9))
@@ -86,13 +86,12 @@ def test_readers_see_the_source_as_it_was_at_every_step(tmp_path):
             await write(edge, 0, 20)
             cut = await edge.client.stream_cut_tail("s/t")
             seen: list[int] = []
-            alone = asyncio.Lock()
+            wait = patient(READ_SECONDS)
 
             async def reads(number: int, done: bool) -> None:
-                if done or alone.locked():
+                if done:
                     return
-                async with alone:
-                    events, whole = await part(core)
+                events, whole = await part(core, wait)
                 for numbers in in_keys(events).values():
                     assert numbers == list(range(len(numbers)))
                 if whole:
